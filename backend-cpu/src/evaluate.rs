@@ -1,0 +1,133 @@
+//! Evaluates expressions strip by strip.
+//!
+//! A strip is a run of values small enough for L1. Every node of the tree processes a whole strip
+//! before the next node starts, so the cost of walking the tree is shared by hundreds of elements
+//! and each node is one SIMD loop.
+
+use tilecast_core::expr::{self, Expr, Int, Mask, Node};
+
+use crate::simd::{Binary, Simd, Unary};
+
+/// Elements of a strip: 4 KiB, so that a few of them stay in L1.
+pub(crate) const STRIP: usize = 1024;
+
+/// Gives the values of leaves.
+pub(crate) trait Leaves<L> {
+    /// Writes the values of a real leaf, one per element of the strip.
+    fn load(&self, leaf: &L, out: &mut [f32]);
+
+    /// Writes the values of an integer leaf.
+    fn load_int(&self, leaf: &L, out: &mut [i32]);
+}
+
+/// Writes the value of `expr` at each element of a strip.
+pub(crate) fn evaluate<L>(simd: Simd, expr: &Expr<L>, leaves: &impl Leaves<L>, out: &mut [f32]) {
+    match expr.node() {
+        Node::Constant(value) => out.fill(*value),
+        Node::Leaf(leaf) => leaves.load(leaf, out),
+        Node::Unary(f, a) => {
+            evaluate(simd, a, leaves, out);
+            simd.unary(unary(*f), out);
+        }
+        Node::Binary(f, a, b) => {
+            evaluate(simd, a, leaves, out);
+            if let Node::Constant(value) = b.node() {
+                return simd.binary_scalar(binary(*f), out, *value);
+            }
+            with_strip(out.len(), |right| {
+                evaluate(simd, b, leaves, right);
+                simd.binary(binary(*f), out, right);
+            });
+        }
+        Node::Select(mask, then, otherwise) => {
+            let mut chosen = [false; STRIP];
+            let chosen = &mut chosen[..out.len()];
+            evaluate_mask(simd, mask, leaves, chosen);
+            evaluate(simd, then, leaves, out);
+            with_strip(out.len(), |other| {
+                evaluate(simd, otherwise, leaves, other);
+                for ((out, other), chosen) in out.iter_mut().zip(other).zip(chosen) {
+                    *out = if *chosen { *out } else { *other };
+                }
+            });
+        }
+    }
+}
+
+fn evaluate_mask<L>(simd: Simd, mask: &Mask<L>, leaves: &impl Leaves<L>, out: &mut [bool]) {
+    let mut reals = |a: &Expr<L>, b: &Expr<L>, holds: fn(f32, f32) -> bool| {
+        with_strip(out.len(), |left| {
+            evaluate(simd, a, leaves, left);
+            with_strip(left.len(), |right| {
+                evaluate(simd, b, leaves, right);
+                for ((out, a), b) in out.iter_mut().zip(left).zip(right) {
+                    *out = holds(*a, *b);
+                }
+            });
+        });
+    };
+    match mask {
+        Mask::Equal(a, b) => reals(a, b, |a, b| a == b),
+        Mask::Less(a, b) => reals(a, b, |a, b| a < b),
+        Mask::IntEqual(a, b) => integers(a, b, leaves, out, |a, b| a == b),
+        Mask::IntLess(a, b) => integers(a, b, leaves, out, |a, b| a < b),
+        Mask::And(both) => {
+            evaluate_mask(simd, &both.0, leaves, out);
+            let mut second = [false; STRIP];
+            let second = &mut second[..out.len()];
+            evaluate_mask(simd, &both.1, leaves, second);
+            out.iter_mut().zip(second).for_each(|(a, b)| *a &= *b);
+        }
+        Mask::Not(mask) => {
+            evaluate_mask(simd, mask, leaves, out);
+            out.iter_mut().for_each(|a| *a = !*a);
+        }
+    }
+}
+
+fn integers<L>(
+    a: &Int<L>,
+    b: &Int<L>,
+    leaves: &impl Leaves<L>,
+    out: &mut [bool],
+    holds: fn(i32, i32) -> bool,
+) {
+    let load = |int: &Int<L>, strip: &mut [i32]| match int {
+        Int::Constant(value) => strip.fill(*value),
+        Int::Leaf(leaf) => leaves.load_int(leaf, strip),
+    };
+    let (mut left, mut right) = ([0; STRIP], [0; STRIP]);
+    let (left, right) = (&mut left[..out.len()], &mut right[..out.len()]);
+    load(a, left);
+    load(b, right);
+    for ((out, a), b) in out.iter_mut().zip(left).zip(right) {
+        *out = holds(*a, *b);
+    }
+}
+
+/// A strip on the stack: trees are a few levels deep.
+fn with_strip(len: usize, body: impl FnOnce(&mut [f32])) {
+    body(&mut [0.0; STRIP][..len]);
+}
+
+fn unary(f: expr::Unary) -> Unary {
+    match f {
+        expr::Unary::Neg => Unary::Neg,
+        expr::Unary::Abs => Unary::Abs,
+        expr::Unary::Exp => Unary::Exp,
+        expr::Unary::Log => Unary::Log,
+        expr::Unary::Tanh => Unary::Tanh,
+        expr::Unary::Reciprocal => Unary::Reciprocal,
+    }
+}
+
+fn binary(f: expr::Binary) -> Binary {
+    match f {
+        expr::Binary::Add => Binary::Add,
+        expr::Binary::Sub => Binary::Sub,
+        expr::Binary::Mul => Binary::Mul,
+        expr::Binary::Div => Binary::Div,
+        expr::Binary::Max => Binary::Max,
+        expr::Binary::Min => Binary::Min,
+    }
+}

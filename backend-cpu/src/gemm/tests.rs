@@ -1,0 +1,460 @@
+//! The product against a naive `f64` one, on every level, over strides, edges and arithmetics.
+
+use std::time::Instant;
+
+use half::bf16;
+use proptest::prelude::*;
+
+use super::*;
+use crate::simd::fma_peak;
+
+/// How an operand is stored.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    RowMajor,
+    ColumnMajor,
+    /// Gaps between both rows and columns.
+    Strided,
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        Just(Order::RowMajor),
+        Just(Order::ColumnMajor),
+        Just(Order::Strided)
+    ]
+}
+
+/// An operand as a test describes it: the logical matrix is the transpose of the stored one if `transposed`.
+#[derive(Debug, Clone, Copy)]
+struct Operand {
+    order: Order,
+    transposed: bool,
+    /// Logical rows and columns that are not stored.
+    missing: (usize, usize),
+    fill: f32,
+    seed: u32,
+}
+
+fn operands() -> impl Strategy<Value = Operand> {
+    let missing = prop_oneof![3 => Just((0, 0)), 1 => (0..9_usize, 0..9_usize)];
+    let fill = prop_oneof![Just(0.0), Just(f32::NAN), Just(1.5)];
+    (orders(), any::<bool>(), missing, fill, any::<u32>()).prop_map(
+        |(order, transposed, missing, fill, seed)| Operand {
+            order,
+            transposed,
+            missing,
+            fill,
+            seed,
+        },
+    )
+}
+
+/// An operand's storage in both types, its layout, and the logical matrix row after row.
+struct Stored {
+    f32s: Vec<f32>,
+    bf16s: Vec<bf16>,
+    layout: Layout,
+    transposed: bool,
+    logical: Vec<f64>,
+}
+
+impl Stored {
+    /// Stores `rows` by `columns` logical elements. They are `bf16` numbers, so that both types hold the same.
+    fn new(operand: Operand, rows: usize, columns: usize) -> Self {
+        let (stored_rows, stored_columns) = if operand.transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
+        };
+        let valid_rows = stored_rows.saturating_sub(operand.missing.0);
+        let valid_columns = stored_columns.saturating_sub(operand.missing.1);
+        let (row_stride, column_stride) = match operand.order {
+            Order::RowMajor => (valid_columns + 3, 1),
+            Order::ColumnMajor => (1, valid_rows + 1),
+            Order::Strided => (2 * valid_columns + 5, 2),
+        };
+        let layout = Layout {
+            offset: 5,
+            rows: stored_rows,
+            columns: stored_columns,
+            row_stride,
+            column_stride,
+            valid_rows,
+            valid_columns,
+            fill: operand.fill,
+        };
+        let length = 5
+            + valid_rows.saturating_sub(1) * row_stride
+            + valid_columns.saturating_sub(1) * column_stride
+            + 1;
+        // Whatever is not an element is poison.
+        let mut bf16s = vec![bf16::NAN; length];
+        let mut logical = vec![0.0; rows * columns];
+        for r in 0..stored_rows {
+            for c in 0..stored_columns {
+                let value = if r < valid_rows && c < valid_columns {
+                    let i = (r * 131 + c) as u32;
+                    let hash = i.wrapping_add(operand.seed).wrapping_mul(2_654_435_761) >> 8;
+                    let value = bf16::from_f32(hash as f32 / (1 << 23) as f32 - 1.0);
+                    bf16s[5 + r * row_stride + c * column_stride] = value;
+                    value.to_f64()
+                } else {
+                    f64::from(operand.fill)
+                };
+                let at = if operand.transposed {
+                    c * columns + r
+                } else {
+                    r * columns + c
+                };
+                logical[at] = value;
+            }
+        }
+        let f32s = bf16s.iter().map(|x| x.to_f32()).collect();
+        Self {
+            f32s,
+            bf16s,
+            layout,
+            transposed: operand.transposed,
+            logical,
+        }
+    }
+
+    fn source(&self, is_bf16: bool) -> Source<'_> {
+        let values = if is_bf16 {
+            Values::Bf16(&self.bf16s)
+        } else {
+            Values::F32(&self.f32s)
+        };
+        Source::new(values, self.layout).unwrap()
+    }
+}
+
+/// The arithmetics a level can use on operands that are both `bf16` or not.
+fn arithmetics(simd: Simd, both_bf16: bool) -> impl Iterator<Item = Arithmetic> {
+    [Arithmetic::F32, Arithmetic::Bf16]
+        .into_iter()
+        .filter(move |&arithmetic| {
+            arithmetic == Arithmetic::F32 || both_bf16 && simd.supports(arithmetic)
+        })
+}
+
+/// Multiplies and compares with `f64`, including everything around the result.
+fn check(
+    simd: Simd,
+    (m, n, k): (usize, usize, usize),
+    lhs: &Stored,
+    rhs: &Stored,
+    (lhs_is_bf16, rhs_is_bf16): (bool, bool),
+    arithmetic: Arithmetic,
+    accumulate: bool,
+) -> Result<(), TestCaseError> {
+    const POISON: f32 = -12_345.0;
+    let (mut packed_lhs, mut packed_rhs) = (PackedLhs::new(), PackedRhs::new());
+    let source = lhs.source(lhs_is_bf16);
+    packed_lhs
+        .pack(simd, &source, lhs.transposed, arithmetic)
+        .unwrap();
+    let source = rhs.source(rhs_is_bf16);
+    packed_rhs
+        .pack(simd, &source, rhs.transposed, arithmetic)
+        .unwrap();
+    prop_assert_eq!(packed_lhs.shape(), (m, k));
+    prop_assert_eq!(packed_rhs.shape(), (k, n));
+
+    let row_stride = n + 3;
+    let mut values = vec![POISON; (m + 2) * row_stride];
+    let before = |r: usize, c: usize| (r * 7 + c) as f32 * 0.01 - 1.0;
+    for r in 0..m {
+        for c in 0..n {
+            values[r * row_stride + c] = if accumulate { before(r, c) } else { f32::NAN };
+        }
+    }
+    let out = Out {
+        values: &mut values,
+        row_stride,
+        rows: m,
+        columns: n,
+    };
+    matmul(simd, out, &packed_lhs, &packed_rhs, accumulate).unwrap();
+
+    for (i, &computed) in values.iter().enumerate() {
+        let (r, c) = (i / row_stride, i % row_stride);
+        if r >= m || c >= n {
+            prop_assert_eq!(computed, POISON, "{} wrote to ({}, {})", simd, r, c);
+            continue;
+        }
+        let start = if accumulate {
+            f64::from(before(r, c))
+        } else {
+            0.0
+        };
+        let products = (0..k).map(|d| lhs.logical[r * k + d] * rhs.logical[d * n + c]);
+        let (sum, magnitude) = products.fold((start, start.abs()), |(sum, magnitude), p| {
+            (sum + p, magnitude + p.abs())
+        });
+        if sum.is_nan() {
+            prop_assert!(
+                computed.is_nan(),
+                "{} ({}, {}) is {}, not NaN",
+                simd,
+                r,
+                c,
+                computed
+            );
+        } else {
+            // Each of k + 1 additions errs by at most an ulp (half of one, but for `vdpbf16ps`, which may truncate)
+            // of a partial sum, itself at most Σ|a||b|.
+            let tolerance = (k + 1) as f64 * f64::from(f32::EPSILON) * magnitude;
+            let error = (f64::from(computed) - sum).abs();
+            prop_assert!(
+                error <= tolerance,
+                "{} ({}, {}): {} for {}, off by {} of {}",
+                simd,
+                r,
+                c,
+                computed,
+                sum,
+                error,
+                tolerance
+            );
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn products_match_f64(
+        shape in (0..70_usize, 0..70_usize, 0..70_usize),
+        lhs in operands(),
+        rhs in operands(),
+        is_bf16 in any::<(bool, bool)>(),
+        accumulate in any::<bool>(),
+    ) {
+        let (m, n, k) = shape;
+        let lhs = Stored::new(lhs, m, k);
+        let rhs = Stored::new(rhs, k, n);
+        for simd in Simd::available() {
+            for arithmetic in arithmetics(simd, is_bf16 == (true, true)) {
+                check(simd, shape, &lhs, &rhs, is_bf16, arithmetic, accumulate)?;
+            }
+        }
+    }
+}
+
+const PLAIN: Operand = Operand {
+    order: Order::RowMajor,
+    transposed: false,
+    missing: (0, 0),
+    fill: f32::NAN,
+    seed: 1,
+};
+
+#[test]
+fn products_deeper_than_a_slice_match_f64() {
+    let transposed = Operand {
+        transposed: true,
+        ..PLAIN
+    };
+    for (lhs, rhs) in [(PLAIN, PLAIN), (PLAIN, transposed), (transposed, PLAIN)] {
+        let shape @ (m, n, k) = (33, 101, 2 * DEPTH_WORDS + 37);
+        let lhs = Stored::new(lhs, m, k);
+        let rhs = Stored::new(rhs, k, n);
+        for simd in Simd::available() {
+            for is_bf16 in [false, true] {
+                for arithmetic in arithmetics(simd, is_bf16) {
+                    for accumulate in [false, true] {
+                        let types = (is_bf16, is_bf16);
+                        check(simd, shape, &lhs, &rhs, types, arithmetic, accumulate).unwrap();
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_taller_than_a_block_match_f64() {
+    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / DEPTH_WORDS + 9, 5, DEPTH_WORDS);
+    let lhs = Stored::new(PLAIN, m, k);
+    let rhs = Stored::new(PLAIN, k, n);
+    for simd in Simd::available() {
+        let types = (false, false);
+        check(simd, shape, &lhs, &rhs, types, Arithmetic::F32, false).unwrap();
+    }
+}
+
+#[test]
+fn a_buffer_can_be_packed_again_smaller_and_larger() {
+    for simd in Simd::available() {
+        let mut packed = PackedLhs::new();
+        for rows in [40, 3, 41] {
+            let stored = Stored::new(PLAIN, rows, 10);
+            packed
+                .pack(simd, &stored.source(false), false, Arithmetic::F32)
+                .unwrap();
+            assert_eq!(packed.shape(), (rows, 10));
+        }
+    }
+}
+
+#[test]
+fn sources_beyond_their_values_are_refused() {
+    let values = [0.0; 12];
+    let ok = Layout::row_major(3, 4);
+    let refused = |layout| Source::new(Values::F32(&values), layout).unwrap_err();
+    assert!(Source::new(Values::F32(&values), ok).is_ok());
+    assert_eq!(
+        refused(Layout { offset: 1, ..ok }),
+        GemmError::OutOfBounds {
+            needed: 13,
+            available: 12
+        }
+    );
+    assert_eq!(
+        refused(Layout {
+            row_stride: usize::MAX,
+            ..ok
+        }),
+        GemmError::OutOfBounds {
+            needed: usize::MAX,
+            available: 12
+        }
+    );
+    assert!(matches!(
+        refused(Layout {
+            valid_rows: 4,
+            ..ok
+        }),
+        GemmError::ValidBeyondExtent { .. }
+    ));
+    // Elements that are not stored need no values.
+    let ragged = Layout {
+        rows: 9,
+        columns: 9,
+        ..ok
+    };
+    assert!(Source::new(Values::F32(&values), ragged).is_ok());
+}
+
+#[test]
+fn products_that_do_not_fit_are_refused() {
+    let simd = Simd::detect();
+    let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
+    let mut values = [0.0; 6];
+    let mut product = |lhs: &PackedLhs, rhs: &PackedRhs, row_stride, rows| {
+        let out = Out {
+            values: &mut values,
+            row_stride,
+            rows,
+            columns: 3,
+        };
+        matmul(simd, out, lhs, rhs, false)
+    };
+    assert!(matches!(
+        product(&lhs, &rhs, 3, 2),
+        Err(GemmError::PackedDifferently { .. })
+    ));
+    let (left, right) = (Stored::new(PLAIN, 2, 5), Stored::new(PLAIN, 5, 3));
+    lhs.pack(simd, &left.source(false), false, Arithmetic::F32)
+        .unwrap();
+    rhs.pack(simd, &right.source(false), false, Arithmetic::F32)
+        .unwrap();
+    assert_eq!(product(&lhs, &rhs, 3, 2), Ok(()));
+    assert!(matches!(
+        product(&lhs, &rhs, 3, 1),
+        Err(GemmError::ShapeMismatch { .. })
+    ));
+    assert!(matches!(
+        product(&lhs, &rhs, 2, 2),
+        Err(GemmError::OverlappingRows { .. })
+    ));
+    assert!(matches!(
+        product(&lhs, &rhs, 4, 2),
+        Err(GemmError::OutOfBounds { .. })
+    ));
+    assert!(matches!(
+        lhs.pack(simd, &left.source(false), false, Arithmetic::Bf16),
+        Err(GemmError::UnsupportedArithmetic { dtype: "f32", .. })
+    ));
+}
+
+/// Best seconds of `runs` calls.
+fn best_seconds(runs: usize, mut f: impl FnMut()) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    };
+    (0..runs).map(time).fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+#[ignore = "a measurement: run alone, with --nocapture"]
+fn rate_against_the_peak_of_registers() {
+    let (m, n, k) = (256, 512, 512);
+    let left = Stored::new(PLAIN, m, k);
+    let right = Stored::new(PLAIN, k, n);
+    let across = Stored::new(
+        Operand {
+            transposed: true,
+            ..PLAIN
+        },
+        k,
+        n,
+    );
+    let mut values = vec![0.0; m * n];
+    for simd in Simd::available() {
+        let cases =
+            [false, true].map(|is_bf16| arithmetics(simd, is_bf16).map(move |a| (is_bf16, a)));
+        for (is_bf16, arithmetic) in cases.into_iter().flatten() {
+            let mut peak = 0.0_f64;
+            let mut best = f64::INFINITY;
+            let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
+            lhs.pack(simd, &left.source(is_bf16), false, arithmetic)
+                .unwrap();
+            rhs.pack(simd, &right.source(is_bf16), false, arithmetic)
+                .unwrap();
+            // Interleaved, so that a slow moment of the machine hits both.
+            for _ in 0..20 {
+                let mut flops = 0;
+                let seconds = best_seconds(1, || flops = fma_peak(simd, arithmetic, 200_000));
+                peak = peak.max(flops as f64 / seconds * 1.0e-9);
+                best = best.min(best_seconds(8, || {
+                    let out = Out {
+                        values: &mut values,
+                        row_stride: n,
+                        rows: m,
+                        columns: n,
+                    };
+                    matmul(simd, out, &lhs, &rhs, false).unwrap();
+                }));
+            }
+            let rate = 2.0 * (m * n * k) as f64 / best * 1.0e-9;
+            let pack_lhs = best_seconds(20, || {
+                lhs.pack(simd, &left.source(is_bf16), false, arithmetic)
+                    .unwrap();
+            });
+            let pack_rhs = best_seconds(20, || {
+                rhs.pack(simd, &right.source(is_bf16), false, arithmetic)
+                    .unwrap();
+            });
+            let pack_across = best_seconds(20, || {
+                rhs.pack(simd, &across.source(is_bf16), true, arithmetic)
+                    .unwrap();
+            });
+            println!(
+                "{simd:11} {arithmetic:?}{}: {rate:6.1} of {peak:6.1} GFLOP/s = {:.3}; product {:.0} us, \
+                 packing lhs {:.0} us, rhs {:.0} us, rhs transposed {:.0} us",
+                if is_bf16 { " from bf16" } else { "" },
+                rate / peak,
+                best * 1.0e6,
+                pack_lhs * 1.0e6,
+                pack_rhs * 1.0e6,
+                pack_across * 1.0e6,
+            );
+        }
+    }
+}

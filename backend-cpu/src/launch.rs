@@ -1,0 +1,249 @@
+//! Runs one kernel over its grid.
+//!
+//! The parallel axes are dealt to the threads in contiguous shares, as a TPU deals them to its
+//! cores; inside a share steps run in order. A thread has its own windows and scratch, so results
+//! do not depend on timing, and only the per-core sums of a kernel that asks for them depend on the
+//! number of threads.
+
+use std::cell::{Cell, RefCell};
+
+use tilecast_core::DType;
+use tilecast_core::program::Kernel;
+use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable};
+
+use crate::CpuError;
+use crate::buffers::{
+    Block, Elements, InputTile, LocalTile, Masks, Output, Storage, Vector, VectorWindow,
+};
+use crate::panels::Panels;
+use crate::simd::Simd;
+use crate::tiles::{CpuTiles, Slot};
+
+/// Runs `kernel` on `operands`, one for each operand of its spec.
+pub(crate) fn launch<K: Kernel + Sync>(
+    simd: Simd,
+    threads: usize,
+    kernel: &K,
+    operands: &[&Storage<'_>],
+    scalars: &[i64],
+) -> Result<(), CpuError> {
+    let spec = kernel.spec();
+    let parallel: usize = spec.grid()[..spec.parallel_axes()]
+        .iter()
+        .map(|axis| axis.size)
+        .product();
+    let threads = threads.min(parallel);
+    let share = |thread: usize| {
+        let at = |i: usize| (parallel as u128 * i as u128 / threads as u128) as usize;
+        at(thread)..at(thread + 1)
+    };
+    let work = |range| Worker::new(simd, spec, operands, scalars).run(kernel, range);
+    if threads <= 1 {
+        return work(share(0));
+    }
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (1..threads)
+            .map(|thread| scope.spawn(move || work(share(thread))))
+            .collect();
+        let first = work(share(0));
+        workers
+            .into_iter()
+            .map(|worker| match worker.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .fold(first, Result::and)
+    })
+}
+
+struct Worker<'s, 'a> {
+    tiles: CpuTiles<'s, 'a>,
+    /// Block indices of each buffer at the last step.
+    shown: Vec<Vec<i64>>,
+}
+
+impl<'s, 'a> Worker<'s, 'a> {
+    fn new(
+        simd: Simd,
+        spec: &'s KernelSpec,
+        operands: &[&'s Storage<'a>],
+        scalars: &'s [i64],
+    ) -> Self {
+        let mut operands = operands.iter().copied();
+        let slots: Vec<_> = spec
+            .buffers()
+            .iter()
+            .map(|named| RefCell::new(slot(&named.buffer, &mut operands)))
+            .collect();
+        Self {
+            shown: vec![Vec::new(); slots.len()],
+            tiles: CpuTiles {
+                simd,
+                spec,
+                point: spec.grid().iter().map(|_| Cell::new(0)).collect(),
+                scalars,
+                panels: slots.iter().map(|_| Panels::default()).collect(),
+                slots,
+                error: RefCell::new(None),
+            },
+        }
+    }
+
+    /// Runs the steps whose parallel axes, counted lexicographically, lie in `range`.
+    fn run<K: Kernel>(mut self, kernel: &K, range: std::ops::Range<usize>) -> Result<(), CpuError> {
+        let spec = self.tiles.spec;
+        let sequential: usize = spec.grid()[spec.parallel_axes()..]
+            .iter()
+            .map(|axis| axis.size)
+            .product();
+        for step in range.start * sequential..range.end * sequential {
+            self.move_to(step);
+            self.show_blocks()?;
+            kernel.body(&self.tiles);
+            if let Some(error) = self.tiles.error.take() {
+                return Err(CpuError::Product {
+                    kernel: spec.name().into(),
+                    error,
+                });
+            }
+        }
+        for slot in &self.tiles.slots {
+            write_back(&slot.borrow());
+        }
+        Ok(())
+    }
+
+    fn move_to(&self, step: usize) {
+        let mut rest = step;
+        for (axis, point) in self.tiles.spec.grid().iter().zip(&self.tiles.point).rev() {
+            point.set((rest % axis.size) as i64);
+            rest /= axis.size;
+        }
+    }
+
+    /// Points every window at the block of this step.
+    fn show_blocks(&mut self) -> Result<(), CpuError> {
+        let tiles = &self.tiles;
+        let variable = |v| match v {
+            MapVariable::Axis(axis) => tiles.point[axis.index()].get(),
+            MapVariable::Scalar(scalars, i) => {
+                tiles.scalars[tiles.spec.scalar_position(scalars, i)]
+            }
+        };
+        for (i, named) in tiles.spec.buffers().iter().enumerate() {
+            let Buffer::Window { operand, .. } = &named.buffer else {
+                continue;
+            };
+            let map = operand.map.iter();
+            let shown = &mut self.shown[i];
+            let unchanged = shown.len() == operand.map.len()
+                && (map.clone().zip(&*shown)).all(|(index, &old)| index.evaluate(&variable) == old);
+            if unchanged {
+                continue;
+            }
+            *shown = map
+                .map(|index: &Affine<_>| index.evaluate(&variable))
+                .collect();
+            let block = Block::new(&operand.dims, &operand.block, shown).ok_or_else(|| {
+                CpuError::BlockOutside {
+                    kernel: tiles.spec.name().into(),
+                    operand: named.name,
+                    block: shown.clone(),
+                    counts: operand.block_counts().collect(),
+                }
+            })?;
+            show(&mut tiles.slots[i].borrow_mut(), block);
+            tiles.panels[i].invalidate();
+        }
+        Ok(())
+    }
+}
+
+/// The memory for one buffer of a kernel.
+fn slot<'s, 'a>(
+    buffer: &Buffer,
+    operands: &mut impl Iterator<Item = &'s Storage<'a>>,
+) -> Slot<'s, 'a> {
+    let mut next = || operands.next().expect("a program passes every operand");
+    match buffer {
+        Buffer::Window {
+            access,
+            layout,
+            operand,
+        } => {
+            let (array, block) = (next(), None);
+            let minor: Vec<usize> = operand.block.iter().rev().copied().collect();
+            match (layout, access) {
+                (Layout::Tile, Access::Input) => Slot::Input(InputTile {
+                    array,
+                    block,
+                    masks: Masks::default(),
+                }),
+                (Layout::Tile, Access::Output) => Slot::Local(LocalTile {
+                    elements: Elements::poisoned(operand.dtype, minor[0] * minor[1]),
+                    columns: minor[0],
+                    output: Some(Output { array, block }),
+                }),
+                (Layout::Rows | Layout::Columns, access) => Slot::Vector(Vector {
+                    elements: Elements::poisoned(operand.dtype, minor[0]),
+                    window: Some(VectorWindow {
+                        array,
+                        block,
+                        output: *access == Access::Output,
+                    }),
+                }),
+            }
+        }
+        Buffer::Hbm { .. } => Slot::Hbm(next()),
+        Buffer::Scratch {
+            dtype,
+            layout: Layout::Tile,
+            shape,
+        } => Slot::Local(LocalTile {
+            elements: Elements::poisoned(*dtype, shape[0] * shape[1]),
+            columns: shape[1],
+            output: None,
+        }),
+        Buffer::Scratch { shape, .. } => Slot::Vector(Vector {
+            elements: Elements::poisoned(DType::F32, shape[0]),
+            window: None,
+        }),
+        Buffer::Stats { rows } => Slot::Stats {
+            max: vec![f32::NAN; *rows],
+            sum: vec![f32::NAN; *rows],
+        },
+        Buffer::Semaphore => Slot::Semaphore,
+    }
+}
+
+/// Points a window at `block`: an output writes back what it held before.
+fn show(slot: &mut Slot<'_, '_>, block: Block) {
+    write_back(slot);
+    match slot {
+        Slot::Input(window) => {
+            window.block = Some(block);
+            window.masks = Masks::default();
+        }
+        Slot::Local(tile) => {
+            tile.elements.poison();
+            if let Some(output) = &mut tile.output {
+                output.block = Some(block);
+            }
+        }
+        Slot::Vector(vector) => {
+            if let Some(window) = &mut vector.window {
+                window.block = Some(block);
+            }
+            vector.enter();
+        }
+        Slot::Hbm(_) | Slot::Stats { .. } | Slot::Semaphore => {}
+    }
+}
+
+fn write_back(slot: &Slot<'_, '_>) {
+    match slot {
+        Slot::Local(tile) => tile.write_back(),
+        Slot::Vector(vector) => vector.write_back(),
+        _ => {}
+    }
+}

@@ -1,0 +1,170 @@
+//! Runs tilecast kernels on this machine.
+//!
+//! [`Cpu::run`] executes a [`Program`] on borrowed arrays. Kernels see what they would see on a
+//! TPU: windows that move over the arrays block by block, scratch memory, a grid whose parallel
+//! axes are dealt to threads. What a TPU copies into VMEM is packed into microkernel panels here,
+//! and what no kernel may read is NaN.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`array`] | borrowed arrays of any stride |
+//! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
+//! | [`gemm`] | packed matrix products |
+//! | `tiles`, `buffers`, `panels`, `evaluate` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
+//! | `launch`, `run` | grids over threads, programs over launches |
+
+pub mod array;
+mod buffers;
+mod cache;
+mod evaluate;
+pub mod gemm;
+mod launch;
+mod panels;
+mod run;
+pub mod simd;
+mod tiles;
+
+use thiserror::Error;
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::Cache;
+use tilecast_core::program::{Kernel, Program};
+
+use array::{ArrayError, ArrayMut, ArrayRef};
+use gemm::GemmError;
+use simd::Simd;
+
+/// This machine as a backend: instruction set and number of threads.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    simd: Simd,
+    threads: usize,
+    poison: bool,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cpu {
+    /// The best instruction set and all cores.
+    pub fn new() -> Self {
+        Self {
+            simd: Simd::detect(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            poison: false,
+        }
+    }
+
+    /// With so many threads (at least 1).
+    pub fn threads(self, threads: usize) -> Self {
+        let threads = threads.max(1);
+        Self { threads, ..self }
+    }
+
+    /// With another instruction set.
+    pub fn simd(self, simd: Simd) -> Self {
+        Self { simd, ..self }
+    }
+
+    /// With temporaries that start as NaN, so that reading what was never written shows. Windows
+    /// and scratch always do.
+    pub fn poison(self, poison: bool) -> Self {
+        Self { poison, ..self }
+    }
+
+    /// Number of threads.
+    pub fn thread_count(&self) -> usize {
+        self.threads
+    }
+
+    /// The instruction set.
+    pub fn level(&self) -> simd::Level {
+        self.simd.level()
+    }
+
+    /// What this machine asks of block sizes.
+    pub fn cache(&self) -> Cache {
+        let (row_multiple, column_multiple) = self.simd.tile_shape();
+        Cache {
+            bytes: cache::level_2_bytes(),
+            threads: self.threads,
+            row_multiple,
+            column_multiple,
+            chunk_bytes: self.threads * CHUNK_BYTES_PER_THREAD,
+        }
+    }
+
+    /// Runs `program`, with its input and output arrays bound by name.
+    ///
+    /// # Errors
+    /// An array is missing or has another shape or type than the program declares. Outputs are
+    /// then not written.
+    pub fn run<K: Kernel + Sync>(
+        &self,
+        program: &Program<K>,
+        inputs: &[(&str, ArrayRef<'_>)],
+        outputs: Vec<(&str, ArrayMut<'_>)>,
+    ) -> Result<(), CpuError> {
+        run::run(self, program, inputs, outputs)
+    }
+}
+
+/// A chunk of delta that two products read back should stay in the last-level cache.
+const CHUNK_BYTES_PER_THREAD: usize = 8 << 20;
+
+/// Why a program cannot run.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum CpuError {
+    /// An input or output is not bound.
+    #[error("{program}: no array {array} was passed")]
+    Missing {
+        /// Program.
+        program: &'static str,
+        /// Array.
+        array: &'static str,
+    },
+    /// An array has another shape or type.
+    #[error(
+        "{program}: array {array} must be {expected_dtype}{expected:?}, got {got_dtype}{got:?}"
+    )]
+    Shape {
+        /// Program.
+        program: &'static str,
+        /// Array.
+        array: &'static str,
+        /// Declared type.
+        expected_dtype: DType,
+        /// Declared shape.
+        expected: Vec<usize>,
+        /// Type passed.
+        got_dtype: DType,
+        /// Shape passed.
+        got: Vec<usize>,
+    },
+    /// An array is not what its slice can hold.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// An index map that depends on scalars left its array.
+    #[error("{kernel}: block {block:?} of {operand} is outside its {counts:?} blocks")]
+    BlockOutside {
+        /// Kernel.
+        kernel: String,
+        /// Operand.
+        operand: &'static str,
+        /// Block indices.
+        block: Vec<i64>,
+        /// Number of blocks along each dimension.
+        counts: Vec<usize>,
+    },
+    /// The operands of a product do not fit each other.
+    #[error("{kernel}: {error}")]
+    Product {
+        /// Kernel.
+        kernel: String,
+        /// What does not fit.
+        error: GemmError,
+    },
+}

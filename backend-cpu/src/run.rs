@@ -1,0 +1,251 @@
+//! Runs a program: launches in order, and the array operations between them.
+
+use std::sync::RwLock;
+
+use half::bf16;
+use tilecast_core::DType;
+use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
+
+use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
+use crate::buffers::{Elements, Storage};
+use crate::evaluate::{Leaves, STRIP, evaluate};
+use crate::launch::launch;
+use crate::{Cpu, CpuError};
+
+/// Runs `program` with its arrays bound by name.
+pub(crate) fn run<K: Kernel + Sync>(
+    cpu: &Cpu,
+    program: &Program<K>,
+    inputs: &[(&str, ArrayRef<'_>)],
+    outputs: Vec<(&str, ArrayMut<'_>)>,
+) -> Result<(), CpuError> {
+    let mut outputs: Vec<_> = outputs.into_iter().map(Some).collect();
+    let mut temporaries: Vec<Elements> = program
+        .arrays()
+        .iter()
+        .filter(|array| array.role == Role::Temporary)
+        .map(|array| {
+            let len = array.dims.iter().product();
+            match cpu.poison {
+                true => Elements::poisoned(array.dtype, len),
+                false => zeroed(array.dtype, len),
+            }
+        })
+        .collect();
+    let mut next_temporary = temporaries.iter_mut();
+    let mut arrays = Vec::new();
+    for array in program.arrays() {
+        let missing = || CpuError::Missing {
+            program: program.name,
+            array: array.name,
+        };
+        let storage = match array.role {
+            Role::Input => {
+                let found = inputs.iter().find(|(name, _)| *name == array.name);
+                Storage::Input(found.ok_or_else(missing)?.1.clone())
+            }
+            Role::Output => {
+                let named = |output: &&mut Option<(&str, ArrayMut<'_>)>| {
+                    output.as_ref().is_some_and(|(name, _)| *name == array.name)
+                };
+                let found = outputs.iter_mut().find(named).and_then(Option::take);
+                Storage::Shared(RwLock::new(found.ok_or_else(missing)?.1))
+            }
+            Role::Temporary => {
+                let elements = next_temporary.next().expect("one for each temporary");
+                let array = ArrayMut::new(elements.as_data_mut(), &array.dims)?;
+                Storage::Shared(RwLock::new(array))
+            }
+        };
+        storage.read(|bound| {
+            if bound.dims() != array.dims || bound.dtype() != array.dtype {
+                return Err(CpuError::Shape {
+                    program: program.name,
+                    array: array.name,
+                    expected_dtype: array.dtype,
+                    expected: array.dims.clone(),
+                    got_dtype: bound.dtype(),
+                    got: bound.dims().into(),
+                });
+            }
+            Ok(())
+        })?;
+        arrays.push(storage);
+    }
+    steps(cpu, program.steps(), &arrays, 0)
+}
+
+/// Pages that nothing touches are never made resident.
+fn zeroed(dtype: DType, len: usize) -> Elements {
+    match dtype {
+        DType::F32 => Elements::F32(vec![0.0; len]),
+        DType::Bf16 => Elements::Bf16(vec![bf16::ZERO; len]),
+        DType::I32 => Elements::I32(vec![0; len]),
+    }
+}
+
+fn steps<K: Kernel + Sync>(
+    cpu: &Cpu,
+    steps_: &[Step<K>],
+    arrays: &[Storage<'_>],
+    counter: i64,
+) -> Result<(), CpuError> {
+    for step in steps_ {
+        match step {
+            Step::Launch(Launch {
+                kernel,
+                operands,
+                scalars,
+            }) => {
+                let operands: Vec<_> = operands.iter().map(|id| &arrays[id.index()]).collect();
+                let scalars: Vec<_> = scalars
+                    .iter()
+                    .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
+                    .collect();
+                launch(cpu.simd, cpu.threads, kernel, &operands, &scalars)?;
+            }
+            Step::Loop { count, body } => {
+                for counter in 0..*count as i64 {
+                    steps(cpu, body, arrays, counter)?;
+                }
+            }
+            Step::Map { to, value } => {
+                let len = arrays[to.index()].read(|array| array.dims()[0]);
+                for start in (0..len).step_by(STRIP) {
+                    let mut strip = [0.0; STRIP];
+                    let strip = &mut strip[..STRIP.min(len - start)];
+                    evaluate(cpu.simd, value, &Arrays { arrays, start }, strip);
+                    arrays[to.index()].write(|array| {
+                        for (i, value) in strip.iter().enumerate() {
+                            set(array, &[start + i], *value);
+                        }
+                    });
+                }
+            }
+            Step::Total { from, to } => {
+                // f64: the sum of a million losses must not lose the last ones.
+                let sum: f64 = arrays[from.index()].read(|array| {
+                    let len = array.dims()[0];
+                    (0..len).map(|i| f64::from(get(array, &[i]))).sum()
+                });
+                arrays[to.index()].write(|array| set(array, &[0], sum as f32));
+            }
+            Step::Gather { from, to } => gather(&arrays[from.index()], &arrays[to.index()]),
+        }
+    }
+    Ok(())
+}
+
+/// `to = from`, cut, rounded, and summed over a leading dimension that `to` does not have.
+fn gather(from: &Storage<'_>, to: &Storage<'_>) {
+    from.read(|from| {
+        to.write(|to| {
+            let dims = to.as_ref().dims().to_vec();
+            let parts = match from.dims().len() > dims.len() {
+                true => from.dims()[0],
+                false => 1,
+            };
+            let leading = from.dims().len() - dims.len();
+            let (&columns, outer) = dims.split_last().expect("outputs have dimensions");
+            let rows: usize = outer.iter().product();
+            let mut sums = vec![0.0_f32; columns];
+            for row in 0..rows {
+                let mut index = vec![0; dims.len()];
+                let mut rest = row;
+                for (i, &dim) in outer.iter().enumerate().rev() {
+                    index[i] = rest % dim;
+                    rest /= dim;
+                }
+                sums.fill(0.0);
+                for part in 0..parts {
+                    let mut source = vec![part; leading];
+                    source.extend(&index);
+                    let Data::F32(data) = from.data else {
+                        panic!("partial results are f32")
+                    };
+                    let data = &data[from.geometry.offset(&source)..];
+                    sums.iter_mut().zip(data).for_each(|(sum, x)| *sum += x);
+                }
+                store_row(to, &index, &sums);
+            }
+        });
+    });
+}
+
+fn store_row(to: &mut ArrayMut<'_>, index: &[usize], row: &[f32]) {
+    let start = to.geometry.offset(index);
+    let stride = to.geometry.strides.last().copied().unwrap_or(1).max(1);
+    match &mut to.data {
+        DataMut::F32(data) => {
+            let to = data[start..].iter_mut().step_by(stride);
+            to.zip(row).for_each(|(to, from)| *to = *from);
+        }
+        DataMut::Bf16(data) => {
+            let to = data[start..].iter_mut().step_by(stride);
+            to.zip(row)
+                .for_each(|(to, from)| *to = bf16::from_f32(*from));
+        }
+        DataMut::I32(_) => panic!("gradients are not integers"),
+    }
+}
+
+fn get(array: &ArrayRef<'_>, index: &[usize]) -> f32 {
+    let i = array.geometry.offset(index);
+    match array.data {
+        Data::F32(data) => data[i],
+        Data::Bf16(data) => data[i].to_f32(),
+        Data::I32(_) => panic!("an integer array in a real expression"),
+    }
+}
+
+fn set(array: &mut ArrayMut<'_>, index: &[usize], value: f32) {
+    let i = array.geometry.offset(index);
+    match &mut array.data {
+        DataMut::F32(data) => data[i] = value,
+        DataMut::Bf16(data) => data[i] = bf16::from_f32(value),
+        DataMut::I32(_) => panic!("a real value for an integer array"),
+    }
+}
+
+/// Whole arrays as leaves; one of a single element stands for every element.
+struct Arrays<'t, 'a> {
+    arrays: &'t [Storage<'a>],
+    start: usize,
+}
+
+impl Arrays<'_, '_> {
+    fn position(&self, array: &ArrayRef<'_>, i: usize) -> usize {
+        let at = if array.dims() == [1] {
+            0
+        } else {
+            self.start + i
+        };
+        array.geometry.offset(&[at])
+    }
+}
+
+impl Leaves<ArrayId> for Arrays<'_, '_> {
+    fn load(&self, leaf: &ArrayId, out: &mut [f32]) {
+        self.arrays[leaf.index()].read(|array| {
+            for (i, out) in out.iter_mut().enumerate() {
+                let at = if array.dims() == [1] {
+                    0
+                } else {
+                    self.start + i
+                };
+                *out = get(array, &[at]);
+            }
+        });
+    }
+
+    fn load_int(&self, leaf: &ArrayId, out: &mut [i32]) {
+        self.arrays[leaf.index()].read(|array| {
+            let Data::I32(data) = array.data else {
+                panic!("a real array in an integer comparison")
+            };
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = data[self.position(array, i)];
+            }
+        });
+    }
+}

@@ -1,0 +1,267 @@
+//! AVX-512: sixteen lanes, thirty-two registers, and products of `bf16` pairs where the machine has AVX512-BF16.
+
+use std::arch::x86_64::*;
+
+use half::bf16;
+
+use super::avx2::{self, Avx2};
+use super::microkernel::{self, Fused, Product, Strip};
+use super::vector::{Kernel, SQRT_HALF_BITS, Vector};
+
+/// Rows of a tile of the matrix product: 8 x 3 accumulators, three vectors of columns and the broadcast rows fill 28 of
+/// the 32 registers. Eight divides the usual numbers of rows, so no row of a tile is wasted.
+pub(super) const ROWS: usize = 8;
+/// Vectors of columns of a tile of the matrix product.
+pub(super) const VECTORS: usize = 3;
+
+/// Proof that the machine has AVX-512 F, BW, DQ and VL, and also AVX2 and FMA.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(Avx2);
+
+impl Avx512 {
+    /// Safe to call only from code compiled for these instruction sets, which is the proof.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+    fn new() -> Self {
+        Self(Avx2::new())
+    }
+}
+
+/// Runs `kernel` compiled for AVX-512.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<F32x16>(Avx512::new())
+}
+
+/// Multiplies one strip of `f32` compiled for AVX-512.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn multiply(strip: Strip<'_>) {
+    microkernel::multiply::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Fused, strip);
+}
+
+/// The register-only loop of [`microkernel::peak`] compiled for AVX-512.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) fn peak(iterations: u64) {
+    microkernel::peak::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Fused, iterations);
+}
+
+/// Multiplies one strip of `bf16` pairs compiled for AVX-512 with AVX512-BF16.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) fn multiply_bf16(strip: Strip<'_>) {
+    microkernel::multiply::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Bf16Pairs::new(), strip);
+}
+
+/// The register-only loop of [`microkernel::peak`] for `bf16` pairs.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) fn peak_bf16(iterations: u64) {
+    microkernel::peak::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Bf16Pairs::new(), iterations);
+}
+
+/// The product of lanes that each hold two `bf16`: `low * low + high * high`, accumulated in `f32` by `vdpbf16ps`.
+/// Also the proof that the machine has AVX512-BF16.
+#[derive(Clone, Copy)]
+struct Bf16Pairs(());
+
+impl Bf16Pairs {
+    #[inline]
+    #[target_feature(enable = "avx512bf16")]
+    fn new() -> Self {
+        Self(())
+    }
+}
+
+impl Product<F32x16> for Bf16Pairs {
+    #[inline(always)]
+    fn accumulate(self, sum: F32x16, a: F32x16, b: F32x16) -> F32x16 {
+        // SAFETY: `self` proves AVX512-BF16. All three types are 64 bytes in which any bits are valid.
+        unsafe {
+            let a: __m512bh = std::mem::transmute(a.0);
+            let b: __m512bh = std::mem::transmute(b.0);
+            F32x16(_mm512_dpbf16_ps(sum.0, a, b))
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct F32x16(__m512);
+
+/// An expression of intrinsics that take and return values only: no pointers, so the instruction set is all they ask.
+macro_rules! intrinsics {
+    ($value:expr) => {
+        // SAFETY: the intrinsics need AVX-512, and the caller holds an `Avx512` token or a vector made with one.
+        unsafe { $value }
+    };
+}
+
+impl Vector for F32x16 {
+    type Isa = Avx512;
+    type Mask = __mmask16;
+    const LANES: usize = 16;
+    const IS_FUSED: bool = true;
+
+    #[inline(always)]
+    fn splat(_: Avx512, value: f32) -> Self {
+        intrinsics!(Self(_mm512_set1_ps(value)))
+    }
+
+    #[inline(always)]
+    fn load(_: Avx512, from: &[f32]) -> Self {
+        assert!(from.len() >= Self::LANES);
+        // SAFETY: the token proves AVX-512, and the sixteen values read lie in `from`; the load has no alignment.
+        Self(unsafe { _mm512_loadu_ps(from.as_ptr()) })
+    }
+
+    #[inline(always)]
+    fn load_bf16(_: Avx512, from: &[bf16]) -> Self {
+        assert!(from.len() >= Self::LANES);
+        // SAFETY: the token proves AVX2, and the 32 bytes read lie in `from`; the load has no alignment.
+        let narrow = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+        intrinsics!(Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(
+            _mm512_cvtepu16_epi32(narrow)
+        ))))
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        assert!(to.len() >= Self::LANES);
+        // SAFETY: `self` proves AVX-512, and the sixteen values written lie in `to`; the store has no alignment.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
+    }
+
+    #[inline(always)]
+    fn store_bf16(self, to: &mut [bf16]) {
+        assert!(to.len() >= Self::LANES);
+        // Not `vcvtneps2bf16`, which flushes denormals: every level must round alike.
+        let narrow = intrinsics!({
+            let bits = _mm512_castps_si512(self.0);
+            let high = _mm512_srli_epi32::<16>(bits);
+            let odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+            let bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, bias));
+            let quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+            let words = _mm512_mask_mov_epi32(rounded, self.unordered(self), quiet);
+            _mm512_cvtepi32_epi16(words)
+        });
+        // SAFETY: `self` proves AVX-512, and the 32 bytes written lie in `to`; the store has no alignment.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), narrow) }
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_add_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_sub_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_mul_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_div_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        intrinsics!(Self(_mm512_fmadd_ps(self.0, factor.0, addend.0)))
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_max_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        intrinsics!(Self(_mm512_min_ps(self.0, other.0)))
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        intrinsics!(Self(_mm512_abs_ps(self.0)))
+    }
+
+    #[inline(always)]
+    fn neg(self) -> Self {
+        intrinsics!(Self(_mm512_xor_ps(self.0, _mm512_set1_ps(-0.0))))
+    }
+
+    #[inline(always)]
+    fn copy_sign(self, sign: Self) -> Self {
+        intrinsics!(Self(_mm512_or_ps(
+            _mm512_andnot_ps(_mm512_set1_ps(-0.0), self.0),
+            _mm512_and_ps(_mm512_set1_ps(-0.0), sign.0),
+        )))
+    }
+
+    #[inline(always)]
+    fn less_than(self, other: Self) -> __mmask16 {
+        intrinsics!(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn unordered(self, other: Self) -> __mmask16 {
+        intrinsics!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, other.0))
+    }
+
+    #[inline(always)]
+    fn select(mask: __mmask16, if_true: Self, if_false: Self) -> Self {
+        intrinsics!(Self(_mm512_mask_blend_ps(mask, if_false.0, if_true.0)))
+    }
+
+    #[inline(always)]
+    fn either(a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn any(mask: __mmask16) -> bool {
+        mask != 0
+    }
+
+    #[inline(always)]
+    fn times_power_of_two(self, n: Self) -> Self {
+        intrinsics!(Self(_mm512_scalef_ps(self.0, n.0)))
+    }
+
+    #[inline(always)]
+    fn split_exponent(self) -> (Self, Self) {
+        intrinsics!({
+            let bits = _mm512_castps_si512(self.0);
+            let above = _mm512_sub_epi32(bits, _mm512_set1_epi32(SQRT_HALF_BITS as i32));
+            let exponent = _mm512_srai_epi32::<23>(above);
+            let mantissa = _mm512_sub_epi32(bits, _mm512_slli_epi32::<23>(exponent));
+            (
+                Self(_mm512_castsi512_ps(mantissa)),
+                Self(_mm512_cvtepi32_ps(exponent)),
+            )
+        })
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        intrinsics!(_mm512_reduce_add_ps(self.0))
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        intrinsics!(_mm512_reduce_max_ps(self.0))
+    }
+
+    #[inline(always)]
+    fn transpose(isa: Avx512, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize) {
+        avx2::transpose(isa.0, rows, to, stride);
+    }
+
+    #[inline(always)]
+    fn prefetch(_: Avx512, from: &[f32], ahead: usize) {
+        let line = from.as_ptr().wrapping_add(ahead);
+        // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+}

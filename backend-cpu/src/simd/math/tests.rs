@@ -1,0 +1,166 @@
+//! Accuracy against `f64`, in units in the last place of the `f32` result.
+
+use crate::simd::{Simd, Unary};
+
+/// What to check one function against.
+struct Case {
+    op: Unary,
+    exact: fn(f64) -> f64,
+    bound_ulp: f64,
+}
+
+const CASES: [Case; 3] = [
+    Case {
+        op: Unary::Exp,
+        exact: f64::exp,
+        bound_ulp: 1.0,
+    },
+    Case {
+        op: Unary::Log,
+        exact: f64::ln,
+        bound_ulp: 2.0,
+    },
+    Case {
+        op: Unary::Tanh,
+        exact: f64::tanh,
+        bound_ulp: 2.0,
+    },
+];
+
+/// The distance between neighbouring `f32` at `value`.
+fn ulp_at(value: f64) -> f64 {
+    let magnitude = (value.abs() as f32).max(f32::MIN_POSITIVE);
+    let exponent = (magnitude.to_bits() >> 23) as i32 - 127;
+    f64::from(exponent - 23).exp2()
+}
+
+/// How far `computed` is from `exact`, in units in the last place. Results that no finite `f32` is close to must be
+/// exactly the infinity or NaN that is right.
+fn error_ulp(computed: f32, exact: f64) -> f64 {
+    let rounded = exact as f32;
+    if computed.to_bits() == rounded.to_bits() || computed.is_nan() && exact.is_nan() {
+        (if rounded.is_finite() {
+            f64::from(rounded) - exact
+        } else {
+            0.0
+        })
+        .abs()
+            / ulp_at(exact)
+    } else if computed.is_finite() && rounded.is_finite() {
+        (f64::from(computed) - exact).abs() / ulp_at(exact)
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// Checks the bit patterns 0, `step`, 2 `step` and so on, on every level.
+fn check(step: usize) {
+    for case in &CASES {
+        let mut worst: Vec<_> = Simd::available().map(|simd| (simd, 0.0, 0.0)).collect();
+        let mut bits = (0..=u32::MAX).step_by(step);
+        loop {
+            let x: Vec<f32> = bits.by_ref().take(4096).map(f32::from_bits).collect();
+            if x.is_empty() {
+                break;
+            }
+            let exact: Vec<f64> = x.iter().map(|&x| (case.exact)(f64::from(x))).collect();
+            for (simd, largest, at) in &mut worst {
+                let mut y = x.clone();
+                simd.unary(case.op, &mut y);
+                for ((&x, &y), &exact) in x.iter().zip(&y).zip(&exact) {
+                    let error = error_ulp(y, exact);
+                    if error > *largest {
+                        (*largest, *at) = (error, x);
+                    }
+                }
+            }
+        }
+        for (simd, error, x) in &worst {
+            println!("{simd} {:?}: {error:.3} ulp at {x:e}", case.op);
+        }
+        for (simd, error, x) in worst {
+            assert!(
+                error <= case.bound_ulp,
+                "{simd} {:?}: {error} ulp at {x:e}",
+                case.op
+            );
+        }
+    }
+}
+
+#[test]
+fn samples_of_every_binade_are_within_the_bound() {
+    // Prime, so that the low bits vary too.
+    check(4093);
+}
+
+#[test]
+#[ignore = "all 2^32 inputs of three functions take minutes"]
+fn every_input_is_within_the_bound() {
+    check(1);
+}
+
+#[test]
+fn special_values() {
+    let inf = f32::INFINITY;
+    let nan = f32::NAN;
+    let cases: [(Unary, &[(f32, f32)]); 3] = [
+        (
+            Unary::Exp,
+            &[
+                (inf, inf),
+                (-inf, 0.0),
+                (nan, nan),
+                (0.0, 1.0),
+                (-0.0, 1.0),
+                (89.0, inf),
+                (-104.0, 0.0),
+                // Among the last inputs whose result is above zero.
+                (-103.0, 1.0e-45),
+                (f32::MAX, inf),
+                (f32::MIN, 0.0),
+            ],
+        ),
+        (
+            Unary::Log,
+            &[
+                (inf, inf),
+                (-inf, nan),
+                (nan, nan),
+                (0.0, -inf),
+                (-0.0, -inf),
+                (-1.0, nan),
+                (-1.0e-45, nan),
+                (1.0, 0.0),
+                (1.0e-45, -103.278_93),
+            ],
+        ),
+        (
+            Unary::Tanh,
+            &[
+                (inf, 1.0),
+                (-inf, -1.0),
+                (nan, nan),
+                (0.0, 0.0),
+                (-0.0, -0.0),
+                (20.0, 1.0),
+                (-20.0, -1.0),
+                (1.0e-45, 1.0e-45),
+                (-1.0e-40, -1.0e-40),
+            ],
+        ),
+    ];
+    for simd in Simd::available() {
+        for (op, pairs) in cases {
+            for &(x, expected) in pairs {
+                let mut y = [x];
+                simd.unary(op, &mut y);
+                let [y] = y;
+                assert!(
+                    y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan(),
+                    "{simd} {op:?}({x:e}) is {y:e}, not {expected:e}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The vector vocabulary: the few lane-wise operations every algorithm in this module is written in.
+//!
+//! A [`Vector`] is a register of `f32` lanes. Each algorithm is written once, generic over `Vector`, and compiled once
+//! per instruction set inside a `#[target_feature]` function, so the same source becomes AVX-512, AVX2 and plain code.
+//!
+//! # Why this is sound
+//!
+//! An intrinsic may run only where the machine has its instruction set. Two kinds of values prove that:
+//!
+//! * `Vector::Isa`, a zero-sized token that only a function compiled *for* that instruction set can make. Every
+//!   constructor of a vector asks for it.
+//! * the vector itself: it exists, so somebody held the token.
+//!
+//! Methods on `self` therefore need no further proof, and generic code over `Vector` is entirely safe.
+
+use half::bf16;
+
+/// A register of `f32` lanes. See the [module](self) for what its existence proves.
+pub(crate) trait Vector: Copy {
+    /// Proof that this machine can run the operations below.
+    type Isa: Copy;
+    /// One truth value per lane.
+    type Mask: Copy;
+    /// Lanes in the register.
+    const LANES: usize;
+    /// Whether [`mul_add`](Self::mul_add) rounds once.
+    const IS_FUSED: bool;
+
+    fn splat(isa: Self::Isa, value: f32) -> Self;
+    /// The first `LANES` values of `from`. Panics if there are fewer.
+    fn load(isa: Self::Isa, from: &[f32]) -> Self;
+    /// Widens the first `LANES` values of `from`. Panics if there are fewer.
+    fn load_bf16(isa: Self::Isa, from: &[bf16]) -> Self;
+    /// Overwrites the first `LANES` values of `to`. Panics if there are fewer.
+    fn store(self, to: &mut [f32]);
+    /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN, denormals are kept.
+    /// Panics if `to` is shorter.
+    fn store_bf16(self, to: &mut [bf16]);
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    /// `self * factor + addend`, rounded once if [`IS_FUSED`](Self::IS_FUSED).
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    /// The larger lane; `other` where either is NaN.
+    fn max(self, other: Self) -> Self;
+    /// The smaller lane; `other` where either is NaN.
+    fn min(self, other: Self) -> Self;
+    fn abs(self) -> Self;
+    fn neg(self) -> Self;
+    /// The magnitude of `self` with the sign of `sign`.
+    fn copy_sign(self, sign: Self) -> Self;
+
+    fn less_than(self, other: Self) -> Self::Mask;
+    /// Lanes where `self` or `other` is NaN.
+    fn unordered(self, other: Self) -> Self::Mask;
+    /// `if_true` in the lanes of `mask`, `if_false` in the others.
+    fn select(mask: Self::Mask, if_true: Self, if_false: Self) -> Self;
+    fn either(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    fn any(mask: Self::Mask) -> bool;
+
+    /// `self * 2^n` for integral `n` in -252..=254, rounded once: it underflows gradually and overflows to infinity.
+    fn times_power_of_two(self, n: Self) -> Self;
+    /// Splits positive normal lanes into `(mantissa, exponent)` with `self = mantissa * 2^exponent` and
+    /// `mantissa` in √½..√2, the interval around one on which a logarithm's polynomial is shortest.
+    fn split_exponent(self) -> (Self, Self);
+
+    /// Sum of the lanes.
+    fn sum(self) -> f32;
+    /// Largest lane. NaN lanes give an unspecified lane.
+    fn largest(self) -> f32;
+
+    /// Writes the transpose of `rows` to eight rows of `to`, which start `stride` apart. Words are moved, not read as
+    /// numbers. Panics if `to` ends before the last of them.
+    fn transpose(isa: Self::Isa, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize);
+    /// Asks for the cache line that lies `ahead` values after the start of `from`, which may be beyond its end. A hint:
+    /// it does nothing where there is none.
+    fn prefetch(isa: Self::Isa, from: &[f32], ahead: usize);
+}
+
+/// An algorithm with its operands, ready to run on any vector type.
+///
+/// It is a trait rather than a closure because closures cannot be generic, and because the vectors must be inlined
+/// into the `#[target_feature]` function that runs them: every implementation is `#[inline(always)]`.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<V: Vector>(self, isa: V::Isa) -> Self::Output;
+}
+
+/// Bits of √½, the lower end of the mantissas that [`Vector::split_exponent`] returns.
+pub(super) const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
+/// Adding 1.5 * 2^23 to a number far below it rounds that number to an integer, which sits in the low mantissa bits.
+pub(super) const ROUND_TO_INTEGER: f32 = 12_582_912.0;

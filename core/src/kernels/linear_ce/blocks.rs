@@ -1,0 +1,262 @@
+//! Block sizes and the schedule of the op.
+
+use alloc::vec::Vec;
+
+use super::{LinearCe, LinearCeError, Strategy};
+use crate::program::LoopCounter;
+use crate::spec::Affine;
+use crate::target::Target;
+
+/// Block sizes along tokens, hidden and vocabulary, elements.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Blocks {
+    /// Tokens.
+    pub b: usize,
+    /// Hidden.
+    pub h: usize,
+    /// Vocabulary.
+    pub v: usize,
+}
+
+impl Blocks {
+    /// `[B, H, V]` rounded up to whole blocks.
+    pub fn whole(self, problem: &LinearCe) -> [usize; 3] {
+        [
+            problem.tokens.next_multiple_of(self.b),
+            problem.hidden.next_multiple_of(self.h),
+            problem.vocab.next_multiple_of(self.v),
+        ]
+    }
+}
+
+/// Everything about how the op is cut up, for one backend.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Schedule {
+    /// Blocks of the forward pass.
+    pub forward: Blocks,
+    /// Blocks of the backward pass.
+    pub backward: Blocks,
+    /// Structure of the backward pass.
+    pub strategy: Strategy,
+    /// Streaming: columns of a chunk of delta, at most (rounded to whole blocks).
+    pub chunk_columns: usize,
+    /// Combined: cores, each with its own sum of `dw`, at most.
+    pub cores: usize,
+    /// Rows whose softmax work follows their product at once; see the forward kernel.
+    pub rows_per_sub_tile: usize,
+}
+
+impl Schedule {
+    /// Checks that every part is at least 1 and small enough to round sizes up to it.
+    pub(super) fn check(&self) -> Result<(), LinearCeError> {
+        let Self {
+            forward, backward, ..
+        } = self;
+        for (name, value) in [
+            ("forward block b", forward.b),
+            ("forward block h", forward.h),
+            ("forward block v", forward.v),
+            ("backward block b", backward.b),
+            ("backward block h", backward.h),
+            ("backward block v", backward.v),
+            ("chunk columns", self.chunk_columns),
+            ("cores", self.cores),
+            ("rows per sub-tile", self.rows_per_sub_tile),
+        ] {
+            if value == 0 {
+                return Err(LinearCeError::EmptySchedule { name });
+            }
+            let limit = i32::MAX as u128;
+            if value as u128 > limit {
+                let value = value as u128;
+                return Err(LinearCeError::TooLarge { name, value, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the streaming backward cuts the vocabulary into chunks of equal size.
+///
+/// The last chunk is moved left so that it ends with the vocabulary; the blocks it shares with the
+/// one before it are `covered`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chunks {
+    /// Column blocks of a chunk.
+    pub(super) blocks: usize,
+    /// Number of chunks.
+    pub(super) count: usize,
+    /// Column blocks of the vocabulary.
+    pub(super) column_blocks: usize,
+}
+
+impl Chunks {
+    pub(super) fn new(problem: &LinearCe, blocks: Blocks, chunk_columns: usize) -> Self {
+        let column_blocks = problem.vocab.div_ceil(blocks.v);
+        let at_most = (chunk_columns / blocks.v).clamp(1, column_blocks);
+        let count = column_blocks.div_ceil(at_most);
+        Self {
+            blocks: column_blocks.div_ceil(count),
+            count,
+            column_blocks,
+        }
+    }
+
+    /// First column block of the chunk.
+    pub(super) fn first(self) -> Affine<LoopCounter> {
+        (Affine::Variable(LoopCounter) * self.blocks as i64)
+            .at_most((self.column_blocks - self.blocks) as i64)
+    }
+
+    /// How many of the chunk's first blocks belong to the chunk before as well.
+    pub(super) fn covered(self) -> Affine<LoopCounter> {
+        Affine::Variable(LoopCounter) * self.blocks as i64 + self.first() * -1
+    }
+
+    /// `[rows, columns]` of the array that holds the delta of one chunk, in whole blocks.
+    pub(super) fn delta_dims(self, problem: &LinearCe, blocks: Blocks) -> [usize; 2] {
+        [blocks.whole(problem)[0], self.blocks * blocks.v]
+    }
+}
+
+/// How the combined backward deals row blocks to cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cores {
+    /// Cores in use; each has at least one row block.
+    pub(super) count: usize,
+    /// Row blocks of a core; the last may have fewer.
+    pub(super) row_blocks_each: usize,
+}
+
+impl Cores {
+    pub(super) fn new(problem: &LinearCe, b: usize, at_most: usize) -> Self {
+        let row_blocks = problem.tokens.div_ceil(b);
+        let row_blocks_each = row_blocks.div_ceil(at_most);
+        Self {
+            count: row_blocks.div_ceil(row_blocks_each),
+            row_blocks_each,
+        }
+    }
+}
+
+/// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
+/// hidden blocks, and whole dimensions where they are small.
+pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
+    let lanes = target.lanes.value;
+    let powers = |size: usize, largest: usize| {
+        let mut sizes: Vec<usize> = (0..)
+            .map(|i| lanes << i)
+            .take_while(|&block| block <= largest && block < 2 * size)
+            .collect();
+        if size <= lanes {
+            sizes = alloc::vec![size];
+        }
+        sizes
+    };
+    let mut hidden: Vec<usize> = (1..=problem.hidden / lanes)
+        .map(|i| i * lanes)
+        .filter(|h| problem.hidden % h == 0 && (h.is_power_of_two() || *h == problem.hidden))
+        .collect();
+    if hidden.last() != Some(&problem.hidden) {
+        hidden.push(problem.hidden);
+    }
+    let mut found = Vec::new();
+    for &b in &powers(problem.tokens, 8192) {
+        for &h in &hidden {
+            for &v in &powers(problem.vocab, 8192) {
+                found.push(Blocks { b, h, v });
+            }
+        }
+    }
+    found
+}
+
+/// What a CPU's caches and microkernels ask of block sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cache {
+    /// Bytes of fast cache of one core.
+    pub bytes: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Rows that the microkernel handles at once.
+    pub row_multiple: usize,
+    /// Columns that the microkernel handles at once.
+    pub column_multiple: usize,
+    /// Bytes of delta a streaming backward may hold.
+    pub chunk_bytes: usize,
+}
+
+impl Schedule {
+    /// Blocks whose working set (a window of `x`, one of `w`, the logits) fits the cache, and whose
+    /// rows split evenly over the threads.
+    pub fn for_cache(problem: &LinearCe, cache: &Cache) -> Self {
+        let even = |size: usize, at_most: usize, multiple: usize| {
+            let parts = size.div_ceil(at_most.max(1));
+            size.div_ceil(parts).next_multiple_of(multiple)
+        };
+        let rows = problem.tokens.div_ceil(cache.threads);
+        let b = even(rows, 256, cache.row_multiple);
+        let h = even(problem.hidden, 512, 16);
+        // Packed operands may be widened to 4 bytes; leave a quarter of the cache to the rest.
+        let budget = cache.bytes / 4 * 3 / 4;
+        let v = budget.saturating_sub(b * h) / (b + h);
+        let v = (v / cache.column_multiple).max(1) * cache.column_multiple;
+        let v = even(problem.vocab, v, cache.column_multiple);
+        let blocks = Blocks { b, h, v };
+        let row_bytes = blocks.whole(problem)[0] * problem.dtype.size_bytes();
+        Self {
+            forward: blocks,
+            backward: blocks,
+            strategy: Strategy::Streaming,
+            chunk_columns: (cache.chunk_bytes / row_bytes).max(v),
+            cores: cache.threads,
+            rows_per_sub_tile: b,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+    use crate::kernels::linear_ce::Options;
+
+    #[test]
+    fn chunks_cover_every_column_block_once() {
+        for vocab in 1..60 {
+            let problem = LinearCe::new(8, 8, vocab, DType::F32, Options::default()).unwrap();
+            for v in 1..9 {
+                for chunk_columns in 1..30 {
+                    let blocks = Blocks { b: 8, h: 8, v };
+                    let chunks = Chunks::new(&problem, blocks, chunk_columns);
+                    let mut new_blocks = Vec::new();
+                    for c in 0..chunks.count as i64 {
+                        let first = chunks.first().evaluate(&|LoopCounter| c);
+                        let covered = chunks.covered().evaluate(&|LoopCounter| c);
+                        assert!(first >= 0 && covered >= 0);
+                        assert!((c == 0) == (first == 0), "only the first chunk starts at 0");
+                        new_blocks.extend(first + covered..first + chunks.blocks as i64);
+                    }
+                    let all: Vec<i64> = (0..chunks.column_blocks as i64).collect();
+                    assert_eq!(new_blocks, all, "{chunks:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_core_has_a_row_block() {
+        for tokens in 1..40 {
+            let problem = LinearCe::new(tokens, 8, 8, DType::F32, Options::default()).unwrap();
+            for b in 1..9 {
+                for at_most in 1..6 {
+                    let cores = Cores::new(&problem, b, at_most);
+                    let row_blocks = tokens.div_ceil(b);
+                    assert!(cores.count <= at_most);
+                    assert!((cores.count - 1) * cores.row_blocks_each < row_blocks);
+                    assert!(cores.count * cores.row_blocks_each >= row_blocks);
+                }
+            }
+        }
+    }
+}

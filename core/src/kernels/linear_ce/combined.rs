@@ -1,0 +1,229 @@
+//! The one-kernel backward pass.
+
+use super::blocks::{Blocks, Cores};
+use super::delta::Coefficients;
+use super::logits::{Logits, Position};
+use super::{LinearCe, LinearCeError};
+use crate::DType;
+use crate::ops::{Accumulate, Contract, Direction, TileOps};
+use crate::program::Kernel;
+use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
+use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
+
+/// Grid `(cores, rows of a core, columns, stage, hidden)`. Stage 0 recomputes a block of logits and
+/// turns it into delta, in place and in f32. Stage 1 walks the hidden blocks once more and adds the
+/// tile's share to `dx [b,h]` and to the core's own `dw [h,v]`, both read, updated and written
+/// back by explicit copies: an output window could not do it, because the grid returns to a block
+/// of `dx` for every column block and to one of `dw` for every row block.
+///
+/// The reads start before the products, and both writes are waited for at the end of the step, so
+/// that each overlaps the other product.
+#[derive(Clone, Debug)]
+pub struct Combined {
+    spec: KernelSpec,
+    problem: LinearCe,
+    blocks: Blocks,
+    cores: Cores,
+    core: AxisId,
+    row: AxisId,
+    columns: AxisId,
+    stage: AxisId,
+    hidden: AxisId,
+    logits: Logits,
+    coefficients: Coefficients,
+    dx: Gradient,
+    dw: Gradient,
+    dbias: Option<(HbmRef, ColumnsRef, SemaphoreRef)>,
+}
+
+/// A gradient array, the tile it is updated in, and a semaphore for each direction.
+#[derive(Clone, Debug)]
+struct Gradient {
+    array: HbmRef,
+    tile: TileRef,
+    read: SemaphoreRef,
+    write: SemaphoreRef,
+}
+
+impl Combined {
+    /// The kernel for `problem`. Operands: `x`, `w`, (`bias`), `labels`, (`weight`), `lse`,
+    /// `d_loss`, `d_lse`, then in f32 and whole blocks `dx [B',H']`, `dw [cores,H',V']`,
+    /// (`dbias [cores,V']`).
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        problem: &LinearCe,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        cores: Cores,
+    ) -> Result<Self, LinearCeError> {
+        let mut spec = SpecBuilder::new("linear_ce_combined");
+        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let core = spec.axis("core", cores.count, Semantics::Parallel);
+        let row = spec.axis("rows", cores.row_blocks_each, Semantics::Arbitrary);
+        let column_blocks = problem.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let stage = spec.axis("stage", 2, Semantics::Arbitrary);
+        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
+        // The last core may have fewer row blocks; its surplus steps stay on the last one, idle.
+        let row_block = (BlockIndex::from(core) * cores.row_blocks_each as i64
+            + BlockIndex::from(row))
+        .at_most(row_blocks as i64 - 1);
+        let position = Position {
+            rows: row_block.clone(),
+            columns: columns.into(),
+            hidden,
+        };
+        let logits = Logits::declare(&mut spec, problem, blocks, rows_per_sub_tile, position);
+        let coefficients = Coefficients::declare(&mut spec, problem, blocks.b, &row_block);
+        let [rows_up, hidden_up, vocab_up] = blocks.whole(problem);
+        let dx = Gradient {
+            array: spec.hbm(
+                "dx",
+                Blocked::by_copy(DType::F32, [rows_up, hidden_up], [blocks.b, blocks.h]),
+            ),
+            tile: spec.scratch_tile("dx_tile", DType::F32, [blocks.b, blocks.h]),
+            read: spec.semaphore("dx_read"),
+            write: spec.semaphore("dx_write"),
+        };
+        let dims = [cores.count, hidden_up, vocab_up];
+        let dw = Gradient {
+            array: spec.hbm(
+                "dw",
+                Blocked::by_copy(DType::F32, dims, [1, blocks.h, blocks.v]),
+            ),
+            tile: spec.scratch_tile("dw_tile", DType::F32, [blocks.h, blocks.v]),
+            read: spec.semaphore("dw_read"),
+            write: spec.semaphore("dw_write"),
+        };
+        let dbias = problem.options.bias.then(|| {
+            let dims = [cores.count, vocab_up];
+            (
+                spec.hbm("dbias", Blocked::by_copy(DType::F32, dims, [1, blocks.v])),
+                spec.scratch_columns("dbias_tile", blocks.v),
+                spec.semaphore("dbias_copy"),
+            )
+        });
+        Ok(Self {
+            spec: spec.build()?,
+            problem: *problem,
+            blocks,
+            cores,
+            core,
+            row,
+            columns,
+            stage,
+            hidden,
+            logits,
+            coefficients,
+            dx,
+            dw,
+            dbias,
+        })
+    }
+
+    /// Stage 0: logits, then delta in their place.
+    fn recompute<T: TileOps>(&self, t: &T, row_block: T::Index) {
+        let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
+        t.when(first, || self.coefficients.prepare(t));
+        let column = t.program_id(self.columns);
+        self.logits.compute(t, |span| {
+            let z = self.logits.values.rows(span);
+            let first_column = column * self.blocks.v as i64;
+            t.softmax_delta(z, z, self.coefficients.delta(span, first_column));
+            if self.logits.ragged_columns() {
+                t.mask_columns(z, self.logits.columns_left(t, column), 0.0);
+            }
+        });
+        t.when(t.is_last(self.hidden), || {
+            let delta = self.logits.values;
+            if self.logits.ragged_rows() {
+                t.mask_rows(delta, self.logits.rows_left(t, row_block), 0.0);
+            }
+            if let Some((array, tile, semaphore)) = self.dbias {
+                let block = array.block([t.program_id(self.core), column]);
+                let row = tile.as_tile(DType::F32);
+                t.when(t.is_first(self.row), || {
+                    t.column_sum(tile, delta, Accumulate::Overwrite);
+                });
+                t.when(t.is_after_first(self.row), || {
+                    t.load(block, row, semaphore);
+                    t.column_sum(tile, delta, Accumulate::Add);
+                });
+                t.start_copy(Direction::Store, block, row, semaphore);
+                t.wait(Direction::Store, block, row, semaphore);
+            }
+        });
+    }
+
+    /// Stage 1: one hidden block of both gradients.
+    fn update<T: TileOps>(&self, t: &T, row_block: T::Index) {
+        let (column, hidden) = (t.program_id(self.columns), t.program_id(self.hidden));
+        if self.logits.ragged_rows() {
+            t.mask_rows(self.logits.x, self.logits.rows_left(t, row_block), 0.0);
+        }
+        if self.logits.ragged_columns() {
+            t.mask_columns(self.logits.w, self.logits.columns_left(t, column), 0.0);
+        }
+        let dx = self.dx.array.block([row_block, hidden]);
+        let dw = self
+            .dw
+            .array
+            .block([t.program_id(self.core), hidden, column]);
+        let has_dx = t.is_after_first(self.columns);
+        let has_dw = t.is_after_first(self.row);
+        t.when(has_dx, || self.dx.start_read(t, dx));
+        t.when(has_dw, || self.dw.start_read(t, dw));
+
+        let delta = self.logits.values;
+        let (tile, w) = (self.dx.tile, self.logits.w);
+        t.when(t.is_first(self.columns), || {
+            t.matmul(tile, delta, w, Contract::NT, Accumulate::Overwrite);
+        });
+        t.when(has_dx, || {
+            self.dx.finish_read(t, dx);
+            t.matmul(tile, delta, w, Contract::NT, Accumulate::Add);
+        });
+        t.start_copy(Direction::Store, dx, tile, self.dx.write);
+
+        let (tile, x) = (self.dw.tile, self.logits.x);
+        t.when(t.is_first(self.row), || {
+            t.matmul(tile, x, delta, Contract::TN, Accumulate::Overwrite);
+        });
+        t.when(has_dw, || {
+            self.dw.finish_read(t, dw);
+            t.matmul(tile, x, delta, Contract::TN, Accumulate::Add);
+        });
+        t.start_copy(Direction::Store, dw, tile, self.dw.write);
+        t.wait(Direction::Store, dx, self.dx.tile, self.dx.write);
+        t.wait(Direction::Store, dw, self.dw.tile, self.dw.write);
+    }
+}
+
+impl Gradient {
+    fn start_read<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
+        t.start_copy(Direction::Load, block, self.tile, self.read);
+    }
+
+    fn finish_read<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
+        t.wait(Direction::Load, block, self.tile, self.read);
+    }
+}
+
+impl Kernel for Combined {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let each = self.cores.row_blocks_each as i64;
+        let row_block = t.program_id(self.core) * each + t.program_id(self.row);
+        let row_blocks = self.problem.tokens.div_ceil(self.blocks.b) as i64;
+        t.when(t.less_than(row_block, t.index(row_blocks)), || {
+            t.when(t.is_first(self.stage), || self.recompute(t, row_block));
+            t.when(t.is_last(self.stage), || self.update(t, row_block));
+        });
+    }
+}

@@ -1,0 +1,162 @@
+//! The part all kernels of the op share: a block of logits, computed and never stored.
+
+use super::LinearCe;
+use super::blocks::Blocks;
+use crate::DType;
+use crate::expr::Expr;
+use crate::ops::{Accumulate, Contract, TileOps, Unroll};
+use crate::spec::{AxisId, BlockIndex, Blocked, SpecBuilder};
+use crate::view::{ColumnsRef, Span, TileRef};
+
+/// Windows and scratch for one `[b, v]` block of logits, summed over hidden blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Logits {
+    pub(super) x: TileRef,
+    pub(super) w: TileRef,
+    pub(super) bias: Option<ColumnsRef>,
+    /// f32 `[b, v]`.
+    pub(super) values: TileRef,
+    hidden_axis: AxisId,
+    hidden_blocks: usize,
+    rows_per_sub_tile: usize,
+    problem: LinearCe,
+    blocks: Blocks,
+}
+
+/// Where the block of logits lies, as index maps.
+pub(super) struct Position {
+    pub(super) rows: BlockIndex,
+    pub(super) columns: BlockIndex,
+    pub(super) hidden: AxisId,
+}
+
+impl Logits {
+    /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch.
+    pub(super) fn declare(
+        spec: &mut SpecBuilder,
+        problem: &LinearCe,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        position: Position,
+    ) -> Self {
+        let (hidden, vocab) = (problem.hidden, problem.vocab);
+        let x = x_window(spec, problem, blocks, position.rows, position.hidden.into());
+        let w = spec.input_tile(
+            "w",
+            Blocked::new(
+                problem.dtype,
+                [hidden, vocab],
+                [blocks.h, blocks.v],
+                [position.hidden.into(), position.columns.clone()],
+            )
+            .masked(),
+        );
+        let bias = problem.options.bias.then(|| {
+            spec.input_columns(
+                "bias",
+                Blocked::new(DType::F32, [vocab], [blocks.v], [position.columns]).masked(),
+            )
+        });
+        let values = spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]);
+        Self {
+            x,
+            w,
+            bias,
+            values,
+            hidden_axis: position.hidden,
+            hidden_blocks: hidden.div_ceil(blocks.h),
+            rows_per_sub_tile,
+            problem: *problem,
+            blocks,
+        }
+    }
+
+    /// Adds this step's product. On the last hidden block each sub-tile of rows gets bias and soft
+    /// cap and is handed to `finish` at once, while it is hot: on a TPU product and softmax then
+    /// share one straight-line block, which is what lets the scheduler overlap them.
+    pub(super) fn compute<T: TileOps>(&self, t: &T, finish: impl Fn(Span<T::Index>)) {
+        let product = |span, accumulate| {
+            let out = self.values.rows(span);
+            t.matmul(out, self.x.rows(span), self.w, Contract::NN, accumulate);
+        };
+        let last = |accumulate| {
+            self.for_sub_tiles(t, |span| {
+                product(span, accumulate);
+                self.bias_and_cap(t, span);
+                finish(span);
+            });
+        };
+        if self.problem.hidden % self.blocks.h != 0 {
+            t.when(t.is_last(self.hidden_axis), || {
+                let left = t.index((self.problem.hidden % self.blocks.h) as i64);
+                t.mask_columns(self.x, left, 0.0);
+                t.mask_rows(self.w, left, 0.0);
+            });
+        }
+        if self.hidden_blocks == 1 {
+            return last(Accumulate::Overwrite);
+        }
+        let k = t.program_id(self.hidden_axis);
+        let final_k = t.num_programs(self.hidden_axis) + -1;
+        t.when(t.is_first(self.hidden_axis), || {
+            self.for_sub_tiles(t, |span| product(span, Accumulate::Overwrite));
+        });
+        if self.hidden_blocks > 2 {
+            let between = t.and(t.is_after_first(self.hidden_axis), t.less_than(k, final_k));
+            t.when(between, || {
+                self.for_sub_tiles(t, |span| product(span, Accumulate::Add));
+            });
+        }
+        t.when(t.is_last(self.hidden_axis), || last(Accumulate::Add));
+    }
+
+    /// Runs `body` on the sub-tiles of rows of the block.
+    pub(super) fn for_sub_tiles<T: TileOps>(&self, t: &T, body: impl Fn(Span<T::Index>)) {
+        t.for_sub_tiles(self.blocks.b, self.rows_per_sub_tile, Unroll::Full, body);
+    }
+
+    /// Columns of the array from the left edge of block `column_block`.
+    pub(super) fn columns_left<T: TileOps>(&self, t: &T, column_block: T::Index) -> T::Index {
+        t.index(self.problem.vocab as i64) - column_block * self.blocks.v as i64
+    }
+
+    /// Rows of the array from the top edge of block `row_block`.
+    pub(super) fn rows_left<T: TileOps>(&self, t: &T, row_block: T::Index) -> T::Index {
+        t.index(self.problem.tokens as i64) - row_block * self.blocks.b as i64
+    }
+
+    /// Whether some block overhangs the vocabulary.
+    pub(super) fn ragged_columns(&self) -> bool {
+        self.problem.vocab % self.blocks.v != 0
+    }
+
+    /// Whether some block overhangs the tokens.
+    pub(super) fn ragged_rows(&self) -> bool {
+        self.problem.tokens % self.blocks.b != 0
+    }
+
+    fn bias_and_cap<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
+        let z = self.values.rows(span);
+        if let Some(bias) = self.bias {
+            t.element_wise(z, Expr::leaf(z) + Expr::leaf(bias));
+        }
+        if let Some(cap) = self.problem.options.soft_cap {
+            t.soft_cap(z, cap);
+        }
+    }
+}
+
+/// Declares the window of `x` at the given block.
+pub(super) fn x_window(
+    spec: &mut SpecBuilder,
+    problem: &LinearCe,
+    blocks: Blocks,
+    rows: BlockIndex,
+    hidden: BlockIndex,
+) -> TileRef {
+    let dims = [problem.tokens, problem.hidden];
+    spec.input_tile(
+        "x",
+        Blocked::new(problem.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked(),
+    )
+}

@@ -1,0 +1,270 @@
+//! The two products over a chunk of delta, and the bias gradient.
+
+use super::blocks::{Blocks, Chunks};
+use super::logits::x_window;
+use super::{LinearCe, LinearCeError};
+use crate::DType;
+use crate::expr::Expr;
+use crate::ops::{Accumulate, Contract, TileOps};
+use crate::program::Kernel;
+use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
+use crate::view::{ColumnsRef, ScalarsRef, TileRef};
+
+/// Declares the window of a delta chunk at the given block of it.
+fn delta_window(
+    spec: &mut SpecBuilder,
+    problem: &LinearCe,
+    blocks: Blocks,
+    chunks: Chunks,
+    rows: AxisId,
+    columns: AxisId,
+) -> TileRef {
+    spec.input_tile(
+        "delta",
+        Blocked::new(
+            problem.dtype,
+            chunks.delta_dims(problem, blocks),
+            [blocks.b, blocks.v],
+            [rows.into(), columns.into()],
+        ),
+    )
+}
+
+/// `dx += delta w^T` over one chunk, in f32 and in place. Grid `(rows, hidden, columns of the
+/// chunk)`. Scalars: the chunk's first column block, and how many of its blocks an earlier chunk
+/// has already covered.
+#[derive(Clone, Debug)]
+pub struct HiddenGradient {
+    spec: KernelSpec,
+    problem: LinearCe,
+    blocks: Blocks,
+    columns: AxisId,
+    chunk: ScalarsRef,
+    delta: TileRef,
+    w: TileRef,
+    before: TileRef,
+    after: TileRef,
+}
+
+impl HiddenGradient {
+    /// The kernel for `problem`. Operands: `delta`, `w`, `dx`, `dx` (input, then output).
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        problem: &LinearCe,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, LinearCeError> {
+        let mut spec = SpecBuilder::new("linear_ce_dx");
+        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
+        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
+        let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 2);
+        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let w = spec.input_tile(
+            "w",
+            Blocked::new(
+                problem.dtype,
+                [problem.hidden, problem.vocab],
+                [blocks.h, blocks.v],
+                [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
+            )
+            .masked(),
+        );
+        let accumulator = Blocked::new(
+            DType::F32,
+            [problem.tokens, problem.hidden],
+            [blocks.b, blocks.h],
+            [rows.into(), hidden.into()],
+        )
+        .masked();
+        let before = spec.input_tile("dx_before", accumulator.clone());
+        let after = spec.output_tile("dx", accumulator);
+        spec.alias(before, after);
+        Ok(Self {
+            spec: spec.build()?,
+            problem: *problem,
+            blocks,
+            columns,
+            chunk,
+            delta,
+            w,
+            before,
+            after,
+        })
+    }
+}
+
+impl Kernel for HiddenGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let column = t.program_id(self.columns);
+        let first_block = t.scalar(self.chunk, 0);
+        let covered = t.scalar(self.chunk, 1);
+        t.when(t.is_first(self.columns), || {
+            // Only the first chunk starts at block 0.
+            t.when(t.equals(first_block, t.index(0)), || {
+                t.element_wise(self.after, Expr::constant(0.0));
+            });
+            t.when(t.less_than(t.index(0), first_block), || {
+                t.cast(self.after, self.before);
+            });
+        });
+        if self.problem.vocab % self.blocks.v != 0 {
+            let block = column + first_block;
+            let left = t.index(self.problem.vocab as i64) - block * self.blocks.v as i64;
+            t.mask_columns(self.w, left, 0.0);
+        }
+        t.when(t.less_than(covered, column + 1), || {
+            let (delta, w) = (self.delta, self.w);
+            t.matmul(self.after, delta, w, Contract::NT, Accumulate::Add);
+        });
+    }
+}
+
+/// `dw = x^T delta` over one chunk. Grid `(hidden, columns of the chunk, rows)`; the scalar is the
+/// chunk's first column block. Blocks that an earlier chunk covered get the same values again.
+#[derive(Clone, Debug)]
+pub struct WeightGradient {
+    spec: KernelSpec,
+    problem: LinearCe,
+    blocks: Blocks,
+    rows: AxisId,
+    x: TileRef,
+    delta: TileRef,
+    sum: TileRef,
+    dw: TileRef,
+}
+
+impl WeightGradient {
+    /// The kernel for `problem`. Operands: `x`, `delta`, `dw`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        problem: &LinearCe,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, LinearCeError> {
+        let mut spec = SpecBuilder::new("linear_ce_dw");
+        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
+        let columns = spec.axis("columns", chunks.blocks, Semantics::Parallel);
+        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let x = x_window(&mut spec, problem, blocks, rows.into(), hidden.into());
+        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let dw = spec.output_tile(
+            "dw",
+            Blocked::new(
+                problem.grad_dtype(),
+                [problem.hidden, problem.vocab],
+                [blocks.h, blocks.v],
+                [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
+            )
+            .masked(),
+        );
+        let sum = match problem.grad_dtype() {
+            DType::F32 => dw,
+            _ => spec.scratch_tile("dw_sum", DType::F32, [blocks.h, blocks.v]),
+        };
+        Ok(Self {
+            spec: spec.build()?,
+            problem: *problem,
+            blocks,
+            rows,
+            x,
+            delta,
+            sum,
+            dw,
+        })
+    }
+}
+
+impl Kernel for WeightGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        if self.problem.tokens % self.blocks.b != 0 {
+            let row = t.program_id(self.rows);
+            let left = t.index(self.problem.tokens as i64) - row * self.blocks.b as i64;
+            t.mask_rows(self.x, left, 0.0);
+        }
+        let product = |accumulate| {
+            t.matmul(self.sum, self.x, self.delta, Contract::TN, accumulate);
+        };
+        t.when(t.is_first(self.rows), || product(Accumulate::Overwrite));
+        t.when(t.is_after_first(self.rows), || product(Accumulate::Add));
+        if self.sum != self.dw {
+            t.when(t.is_last(self.rows), || t.cast(self.dw, self.sum));
+        }
+    }
+}
+
+/// `dbias = sum of delta over rows` for one chunk. Grid `(columns of the chunk, rows)`.
+#[derive(Clone, Debug)]
+pub struct BiasGradient {
+    spec: KernelSpec,
+    rows: AxisId,
+    delta: TileRef,
+    dbias: ColumnsRef,
+}
+
+impl BiasGradient {
+    /// The kernel for `problem`. Operands: `delta`, `dbias`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        problem: &LinearCe,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, LinearCeError> {
+        let mut spec = SpecBuilder::new("linear_ce_dbias");
+        let columns = spec.axis("columns", chunks.blocks, Semantics::Parallel);
+        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let dbias = spec.output_columns(
+            "dbias",
+            Blocked::new(
+                DType::F32,
+                [problem.vocab],
+                [blocks.v],
+                [BlockIndex::from(columns) + chunk.at(0)],
+            )
+            .masked(),
+        );
+        Ok(Self {
+            spec: spec.build()?,
+            rows,
+            delta,
+            dbias,
+        })
+    }
+}
+
+impl Kernel for BiasGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        t.when(t.is_first(self.rows), || {
+            t.column_sum(self.dbias, self.delta, Accumulate::Overwrite);
+        });
+        t.when(t.is_after_first(self.rows), || {
+            t.column_sum(self.dbias, self.delta, Accumulate::Add);
+        });
+    }
+}

@@ -1,0 +1,3 @@
+//! The kernels, one folder per op.
+
+pub mod linear_ce;

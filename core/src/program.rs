@@ -1,0 +1,280 @@
+//! [`Program`]: an op as a list of kernel launches and the array operations around them.
+//!
+//! A kernel sees one block at a time; an op sees whole arrays. What is left for the op is small and
+//! the same for every backend: which launches, in which order, over which temporaries; a loop over
+//! chunks; arithmetic on per-token vectors; sums of partial results. A CPU backend runs the
+//! list, a TPU backend writes it as one StableHLO module, a simulator adds up its memory and time.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use crate::DType;
+use crate::expr::{Expr, Int};
+use crate::ops::TileOps;
+use crate::spec::{Affine, KernelSpec, SpecError};
+
+/// One grid step of a kernel, for any backend.
+pub trait Kernel {
+    /// Grid, operands and memory.
+    fn spec(&self) -> &KernelSpec;
+
+    /// What happens at one grid step.
+    fn body<T: TileOps>(&self, t: &T);
+}
+
+/// The number of an array in its [`Program`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ArrayId(usize);
+
+impl ArrayId {
+    /// Position in [`Program::arrays`].
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl From<ArrayId> for Expr<ArrayId> {
+    fn from(array: ArrayId) -> Self {
+        Expr::leaf(array)
+    }
+}
+
+impl From<ArrayId> for Int<ArrayId> {
+    fn from(array: ArrayId) -> Self {
+        Int::leaf(array)
+    }
+}
+
+/// Who owns an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Passed in, not changed.
+    Input,
+    /// Passed out, written completely.
+    Output,
+    /// Allocated for the run, undefined at first.
+    Temporary,
+}
+
+/// An array of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Array {
+    /// Name, by which inputs and outputs are found.
+    pub name: &'static str,
+    /// Element type.
+    pub dtype: DType,
+    /// Dimensions, row-major; a scalar is `[1]`.
+    pub dims: Vec<usize>,
+    /// Who owns it.
+    pub role: Role,
+}
+
+impl Array {
+    /// Size without padding, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let elements: u64 = self.dims.iter().map(|&n| n as u64).product();
+        elements * self.dtype.size_bytes() as u64
+    }
+}
+
+/// The counter of the loop around a launch; 0 outside a loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoopCounter;
+
+/// A kernel and what it is run on.
+#[derive(Clone, Debug)]
+pub struct Launch<K> {
+    /// The kernel.
+    pub kernel: K,
+    /// One array for each operand of its spec, in order. An aliased pair names one array twice.
+    pub operands: Vec<ArrayId>,
+    /// One value for each scalar of its spec, in order.
+    pub scalars: Vec<Affine<LoopCounter>>,
+}
+
+/// One step of a program.
+#[derive(Clone, Debug)]
+pub enum Step<K> {
+    /// Runs a kernel.
+    Launch(Launch<K>),
+    /// Runs steps `count` times; launches see the counter.
+    Loop {
+        /// Number of iterations.
+        count: usize,
+        /// What is repeated.
+        body: Vec<Step<K>>,
+    },
+    /// `to[i] = value(i)`, on vectors; leaves of one element stand for all `i`.
+    Map {
+        /// The result, a vector.
+        to: ArrayId,
+        /// The value of its elements.
+        value: Expr<ArrayId>,
+    },
+    /// `to[0] = sum of from[i]`, on vectors.
+    Total {
+        /// A vector.
+        from: ArrayId,
+        /// A vector of one element.
+        to: ArrayId,
+    },
+    /// `to = from`, cut to the shape of `to` and rounded to its element type. Where `from` has one
+    /// dimension more, summed over that leading dimension first.
+    Gather {
+        /// At least as large as `to` in every dimension.
+        from: ArrayId,
+        /// The result.
+        to: ArrayId,
+    },
+}
+
+/// Why a program cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// A kernel's spec is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A launch passes the wrong number of arrays or scalars.
+    #[error("{kernel} takes {expected} arrays and scalars, {got} were passed")]
+    OperandCount {
+        /// Kernel.
+        kernel: String,
+        /// Number its spec declares.
+        expected: usize,
+        /// Number passed.
+        got: usize,
+    },
+    /// A launch passes an array of another shape or type.
+    #[error(
+        "{kernel}: operand {operand} is {expected_dtype}{expected:?}, array {array} is {got_dtype}{got:?}"
+    )]
+    OperandMismatch {
+        /// Kernel.
+        kernel: String,
+        /// Operand.
+        operand: &'static str,
+        /// Array.
+        array: &'static str,
+        /// Type the spec declares.
+        expected_dtype: DType,
+        /// Shape the spec declares.
+        expected: Vec<usize>,
+        /// Type passed.
+        got_dtype: DType,
+        /// Shape passed.
+        got: Vec<usize>,
+    },
+}
+
+/// An op: arrays and the steps that compute the outputs from the inputs.
+#[derive(Clone, Debug)]
+pub struct Program<K> {
+    /// Name for reports.
+    pub name: &'static str,
+    arrays: Vec<Array>,
+    steps: Vec<Step<K>>,
+}
+
+impl<K: Kernel> Program<K> {
+    /// An empty program.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            arrays: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// All arrays, by [`ArrayId`].
+    pub fn arrays(&self) -> &[Array] {
+        &self.arrays
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[Step<K>] {
+        &self.steps
+    }
+
+    /// Every launch and how often it runs, in order of first execution.
+    pub fn launches(&self) -> Vec<(&Launch<K>, u64)> {
+        fn visit<'a, K>(steps: &'a [Step<K>], times: u64, found: &mut Vec<(&'a Launch<K>, u64)>) {
+            for step in steps {
+                match step {
+                    Step::Launch(launch) => found.push((launch, times)),
+                    Step::Loop { count, body } => visit(body, times * *count as u64, found),
+                    _ => {}
+                }
+            }
+        }
+        let mut found = Vec::new();
+        visit(&self.steps, 1, &mut found);
+        found
+    }
+
+    /// Adds an array.
+    pub fn array<const N: usize>(
+        &mut self,
+        role: Role,
+        name: &'static str,
+        dtype: DType,
+        dims: [usize; N],
+    ) -> ArrayId {
+        self.arrays.push(Array {
+            name,
+            dtype,
+            dims: dims.into(),
+            role,
+        });
+        ArrayId(self.arrays.len() - 1)
+    }
+
+    /// Adds a step.
+    ///
+    /// # Errors
+    /// A launch in the step does not fit its kernel's spec.
+    pub fn push(&mut self, step: Step<K>) -> Result<(), ProgramError> {
+        self.check(&step)?;
+        self.steps.push(step);
+        Ok(())
+    }
+
+    fn check(&self, step: &Step<K>) -> Result<(), ProgramError> {
+        match step {
+            Step::Launch(launch) => self.check_launch(launch),
+            Step::Loop { body, .. } => body.iter().try_for_each(|step| self.check(step)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_launch(&self, launch: &Launch<K>) -> Result<(), ProgramError> {
+        let spec = launch.kernel.spec();
+        let scalars: usize = spec.scalars().iter().map(|operand| operand.len).sum();
+        let expected = spec.operands().count() + scalars;
+        let got = launch.operands.len() + launch.scalars.len();
+        if expected != got || scalars != launch.scalars.len() {
+            return Err(ProgramError::OperandCount {
+                kernel: spec.name().into(),
+                expected,
+                got,
+            });
+        }
+        for ((_, buffer, operand), id) in spec.operands().zip(&launch.operands) {
+            let array = &self.arrays[id.0];
+            if operand.dims != array.dims || operand.dtype != array.dtype {
+                return Err(ProgramError::OperandMismatch {
+                    kernel: spec.name().into(),
+                    operand: buffer.name,
+                    array: array.name,
+                    expected_dtype: operand.dtype,
+                    expected: operand.dims.clone(),
+                    got_dtype: array.dtype,
+                    got: array.dims.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

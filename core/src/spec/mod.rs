@@ -1,0 +1,535 @@
+//! [`KernelSpec`]: everything about a kernel but its arithmetic.
+//!
+//! A kernel runs once per point of a *grid*, in lexicographic order with the last axis innermost.
+//! At each point it sees, for every array operand, a *window*: the block that an *index map* picks
+//! from the array. Maps return **block indices**, not element offsets: block `i` of size `b` starts
+//! at element `i * b`. Windows live in fast memory (VMEM on a TPU, packed panels on a CPU); between
+//! steps the machine copies blocks in and out, and skips a copy when the index repeats. *Scratch*
+//! buffers stay for the whole launch. Arrays too irregular for windows stay in HBM and are copied
+//! by the kernel itself.
+//!
+//! Axes marked [`Semantics::Parallel`] may run in any order and on several cores.
+//!
+//! [`SpecBuilder`] declares all this and hands out the handles of [`view`](crate::view);
+//! [`SpecBuilder::build`] checks it, so that a `KernelSpec` in hand is one whose windows stay in
+//! bounds, whose outputs are written completely and by one core each.
+
+mod affine;
+mod check;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+pub use affine::Affine;
+pub use check::SpecError;
+
+use crate::DType;
+use crate::view::{
+    BufferId, ColumnsRef, HbmRef, RowsRef, ScalarsRef, SemaphoreRef, StatsRef, TileRef,
+};
+
+/// One axis of the grid; outermost first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AxisId(pub(crate) usize);
+
+impl AxisId {
+    /// Position of the axis in [`KernelSpec::grid`].
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// A variable of an index map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapVariable {
+    /// The grid index along an axis.
+    Axis(AxisId),
+    /// An element of a scalar-prefetch operand: its operand and position.
+    Scalar(ScalarsRef, usize),
+}
+
+/// The block index along one array dimension, as a function of the grid.
+pub type BlockIndex = Affine<MapVariable>;
+
+impl From<AxisId> for BlockIndex {
+    fn from(axis: AxisId) -> Self {
+        Self::Variable(MapVariable::Axis(axis))
+    }
+}
+
+impl ScalarsRef {
+    /// The scalar at `position`, as a variable of an index map.
+    pub const fn at(self, position: usize) -> BlockIndex {
+        Affine::Variable(MapVariable::Scalar(self, position))
+    }
+}
+
+/// Whether steps along an axis depend on each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Semantics {
+    /// Any order, any core.
+    Parallel,
+    /// In order, on one core.
+    Arbitrary,
+}
+
+/// A grid axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GridAxis {
+    /// Name for reports.
+    pub name: &'static str,
+    /// Number of steps.
+    pub size: usize,
+    /// Whether its steps may run in parallel.
+    pub semantics: Semantics,
+}
+
+/// How the elements of a buffer are arranged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// The last two dimensions are rows and columns; blocks of leading dimensions have size 1.
+    Tile,
+    /// One element per row.
+    Rows,
+    /// One element per column.
+    Columns,
+}
+
+/// What happens where blocks do not divide the array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Edge {
+    /// They do; anything else is an error.
+    Exact,
+    /// The last block overhangs: reads there are undefined and the kernel masks them, stores there
+    /// are dropped.
+    Masked,
+}
+
+/// An array operand and how it is cut into blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blocked {
+    /// Element type.
+    pub dtype: DType,
+    /// Array dimensions, elements.
+    pub dims: Vec<usize>,
+    /// Block size along each dimension, elements.
+    pub block: Vec<usize>,
+    /// Block index along each dimension (empty for HBM operands).
+    pub map: Vec<BlockIndex>,
+    /// What happens at the end of a dimension that its block does not divide.
+    pub edge: Edge,
+}
+
+impl Blocked {
+    /// An array of `dims` in blocks of `block`, at block index `map`.
+    pub fn new<const N: usize>(
+        dtype: DType,
+        dims: [usize; N],
+        block: [usize; N],
+        map: [BlockIndex; N],
+    ) -> Self {
+        Self {
+            dtype,
+            dims: dims.into(),
+            block: block.into(),
+            map: map.into(),
+            edge: Edge::Exact,
+        }
+    }
+
+    /// An array that the kernel reaches by copies of single blocks.
+    pub fn by_copy<const N: usize>(dtype: DType, dims: [usize; N], block: [usize; N]) -> Self {
+        Self {
+            map: Vec::new(),
+            ..Self::new(dtype, dims, block, core::array::from_fn(|_| 0.into()))
+        }
+    }
+
+    /// Blocks may overhang the array; the kernel masks what it reads there.
+    pub fn masked(mut self) -> Self {
+        self.edge = Edge::Masked;
+        self
+    }
+
+    /// Number of blocks along each dimension.
+    pub fn block_counts(&self) -> impl Iterator<Item = usize> {
+        self.dims
+            .iter()
+            .zip(&self.block)
+            .map(|(&dim, &block)| dim.div_ceil(block))
+    }
+
+    /// Bytes of one block without padding.
+    pub fn block_bytes(&self) -> u64 {
+        self.block.iter().map(|&n| n as u64).product::<u64>() * self.dtype.size_bytes() as u64
+    }
+}
+
+/// Whether a window is read or written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Copied in; the kernel may change its copy.
+    Input,
+    /// Undefined at first, copied out when its index changes and at the end.
+    Output,
+}
+
+/// What a buffer is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Buffer {
+    /// A block of an array operand, in fast memory.
+    Window {
+        /// Direction.
+        access: Access,
+        /// Arrangement.
+        layout: Layout,
+        /// The array and its blocks.
+        operand: Blocked,
+    },
+    /// An array operand in HBM, reached by copies; read and written.
+    Hbm {
+        /// The array and its blocks.
+        operand: Blocked,
+    },
+    /// Memory of the kernel, undefined at first.
+    Scratch {
+        /// Element type.
+        dtype: DType,
+        /// Arrangement.
+        layout: Layout,
+        /// `[rows, columns]`, or the length of a vector.
+        shape: Vec<usize>,
+    },
+    /// Running logsumexp of so many rows.
+    Stats {
+        /// Number of rows.
+        rows: usize,
+    },
+    /// A semaphore for copies.
+    Semaphore,
+}
+
+impl Buffer {
+    /// The array operand, if the buffer has one.
+    pub fn operand(&self) -> Option<&Blocked> {
+        match self {
+            Self::Window { operand, .. } | Self::Hbm { operand } => Some(operand),
+            _ => None,
+        }
+    }
+}
+
+/// A buffer and its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedBuffer {
+    /// Name for reports and errors.
+    pub name: &'static str,
+    /// What it is.
+    pub buffer: Buffer,
+}
+
+/// A scalar-prefetch operand: `len` `i32`s known before the kernel starts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScalarOperand {
+    /// Name for reports.
+    pub name: &'static str,
+    /// Number of scalars.
+    pub len: usize,
+}
+
+/// A checked description of a kernel's grid, operands and memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelSpec {
+    name: String,
+    grid: Vec<GridAxis>,
+    scalars: Vec<ScalarOperand>,
+    buffers: Vec<NamedBuffer>,
+    aliases: Vec<(BufferId, BufferId)>,
+}
+
+impl KernelSpec {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The grid axes, outermost first; parallel axes come first.
+    pub fn grid(&self) -> &[GridAxis] {
+        &self.grid
+    }
+
+    /// The scalar-prefetch operands.
+    pub fn scalars(&self) -> &[ScalarOperand] {
+        &self.scalars
+    }
+
+    /// Position of a scalar among those of all operands, one after the other.
+    pub fn scalar_position(&self, scalars: ScalarsRef, index: usize) -> usize {
+        let before = &self.scalars[..scalars.operand];
+        before.iter().map(|operand| operand.len).sum::<usize>() + index
+    }
+
+    /// All buffers, by [`BufferId`]; array operands in the order in which a launch passes them.
+    pub fn buffers(&self) -> &[NamedBuffer] {
+        &self.buffers
+    }
+
+    /// Pairs of an input and an output window that are the same array.
+    pub fn aliases(&self) -> &[(BufferId, BufferId)] {
+        &self.aliases
+    }
+
+    /// The array operands (windows and HBM arrays), in launch order.
+    pub fn operands(&self) -> impl Iterator<Item = (BufferId, &NamedBuffer, &Blocked)> {
+        self.buffers
+            .iter()
+            .enumerate()
+            .filter_map(|(i, b)| b.buffer.operand().map(|operand| (BufferId(i), b, operand)))
+    }
+
+    /// Number of grid steps.
+    pub fn steps(&self) -> u64 {
+        self.grid.iter().map(|axis| axis.size as u64).product()
+    }
+
+    /// Number of leading parallel axes.
+    pub fn parallel_axes(&self) -> usize {
+        self.grid
+            .iter()
+            .take_while(|axis| axis.semantics == Semantics::Parallel)
+            .count()
+    }
+
+    /// Whether the block a window shows differs between grid steps.
+    pub fn varies(&self, operand: &Blocked) -> bool {
+        let varies = |v| match v {
+            MapVariable::Axis(axis) => self.grid[axis.0].size > 1,
+            MapVariable::Scalar(..) => self.steps() > 1,
+        };
+        operand.map.iter().any(|index| index.depends_on(&varies))
+    }
+
+    /// How often the machine copies the window's block over the whole grid: once for each run of
+    /// equal block indices in lexicographic order. An upper bound where an index map clamps.
+    pub fn copies(&self, operand: &Blocked) -> u64 {
+        let depends = |axis: usize| {
+            self.grid[axis].size > 1
+                && operand
+                    .map
+                    .iter()
+                    .any(|index| index.depends_on(&|v| v == MapVariable::Axis(AxisId(axis))))
+        };
+        let innermost = (0..self.grid.len()).rev().find(|&axis| depends(axis));
+        self.grid[..innermost.map_or(0, |axis| axis + 1)]
+            .iter()
+            .map(|axis| axis.size as u64)
+            .product()
+    }
+}
+
+/// Declares a kernel's grid, operands and scratch; see the [module](self).
+#[derive(Debug)]
+pub struct SpecBuilder {
+    spec: KernelSpec,
+}
+
+impl SpecBuilder {
+    /// Starts the spec of the kernel called `name`.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            spec: KernelSpec {
+                name: name.into(),
+                grid: Vec::new(),
+                scalars: Vec::new(),
+                buffers: Vec::new(),
+                aliases: Vec::new(),
+            },
+        }
+    }
+
+    /// Adds a grid axis inside those added before.
+    pub fn axis(&mut self, name: &'static str, size: usize, semantics: Semantics) -> AxisId {
+        self.spec.grid.push(GridAxis {
+            name,
+            size,
+            semantics,
+        });
+        AxisId(self.spec.grid.len() - 1)
+    }
+
+    /// Adds a scalar-prefetch operand of `len` values.
+    pub fn scalars(&mut self, name: &'static str, len: usize) -> ScalarsRef {
+        self.spec.scalars.push(ScalarOperand { name, len });
+        ScalarsRef {
+            operand: self.spec.scalars.len() - 1,
+        }
+    }
+
+    /// Adds a two-dimensional input window.
+    pub fn input_tile(&mut self, name: &'static str, operand: Blocked) -> TileRef {
+        self.tile(name, Access::Input, operand)
+    }
+
+    /// Adds a two-dimensional output window.
+    pub fn output_tile(&mut self, name: &'static str, operand: Blocked) -> TileRef {
+        self.tile(name, Access::Output, operand)
+    }
+
+    /// Adds an input window with one element per row.
+    pub fn input_rows(&mut self, name: &'static str, operand: Blocked) -> RowsRef {
+        self.rows(name, Access::Input, operand)
+    }
+
+    /// Adds an output window with one element per row.
+    pub fn output_rows(&mut self, name: &'static str, operand: Blocked) -> RowsRef {
+        self.rows(name, Access::Output, operand)
+    }
+
+    /// Adds an input window with one element per column.
+    pub fn input_columns(&mut self, name: &'static str, operand: Blocked) -> ColumnsRef {
+        self.columns(name, Access::Input, operand)
+    }
+
+    /// Adds an output window with one element per column.
+    pub fn output_columns(&mut self, name: &'static str, operand: Blocked) -> ColumnsRef {
+        self.columns(name, Access::Output, operand)
+    }
+
+    /// Adds an array that stays in HBM.
+    pub fn hbm(&mut self, name: &'static str, operand: Blocked) -> HbmRef {
+        HbmRef {
+            buffer: self.push(name, Buffer::Hbm { operand }),
+        }
+    }
+
+    /// Adds a two-dimensional scratch buffer.
+    pub fn scratch_tile(
+        &mut self,
+        name: &'static str,
+        dtype: DType,
+        [rows, columns]: [usize; 2],
+    ) -> TileRef {
+        let shape = [rows, columns].into();
+        let layout = Layout::Tile;
+        TileRef {
+            buffer: self.push(
+                name,
+                Buffer::Scratch {
+                    dtype,
+                    layout,
+                    shape,
+                },
+            ),
+            rows,
+            columns,
+            dtype,
+        }
+    }
+
+    /// Adds an f32 scratch vector with one element per row.
+    pub fn scratch_rows(&mut self, name: &'static str, len: usize) -> RowsRef {
+        RowsRef {
+            buffer: self.push_vector(name, Layout::Rows, len),
+            len,
+        }
+    }
+
+    /// Adds an f32 scratch vector with one element per column.
+    pub fn scratch_columns(&mut self, name: &'static str, len: usize) -> ColumnsRef {
+        ColumnsRef {
+            buffer: self.push_vector(name, Layout::Columns, len),
+            len,
+        }
+    }
+
+    /// Adds running logsumexp statistics for `rows` rows.
+    pub fn stats(&mut self, name: &'static str, rows: usize) -> StatsRef {
+        StatsRef {
+            buffer: self.push(name, Buffer::Stats { rows }),
+            len: rows,
+        }
+    }
+
+    /// Adds a semaphore.
+    pub fn semaphore(&mut self, name: &'static str) -> SemaphoreRef {
+        SemaphoreRef {
+            buffer: self.push(name, Buffer::Semaphore),
+        }
+    }
+
+    /// Declares that an input and an output window are the same array, updated in place.
+    pub fn alias(&mut self, input: TileRef, output: TileRef) {
+        self.spec.aliases.push((input.buffer, output.buffer));
+    }
+
+    /// Checks the declarations.
+    ///
+    /// # Errors
+    /// [`SpecError`] names the first thing that is wrong.
+    pub fn build(self) -> Result<KernelSpec, SpecError> {
+        check::check(&self.spec)?;
+        Ok(self.spec)
+    }
+
+    fn tile(&mut self, name: &'static str, access: Access, operand: Blocked) -> TileRef {
+        let mut minor = operand.block.iter().rev().copied();
+        let (columns, rows) = (minor.next().unwrap_or(1), minor.next().unwrap_or(1));
+        let dtype = operand.dtype;
+        TileRef {
+            buffer: self.push_window(name, access, Layout::Tile, operand),
+            rows,
+            columns,
+            dtype,
+        }
+    }
+
+    fn rows(&mut self, name: &'static str, access: Access, operand: Blocked) -> RowsRef {
+        let len = operand.block.first().copied().unwrap_or(1);
+        RowsRef {
+            buffer: self.push_window(name, access, Layout::Rows, operand),
+            len,
+        }
+    }
+
+    fn columns(&mut self, name: &'static str, access: Access, operand: Blocked) -> ColumnsRef {
+        let len = operand.block.first().copied().unwrap_or(1);
+        ColumnsRef {
+            buffer: self.push_window(name, access, Layout::Columns, operand),
+            len,
+        }
+    }
+
+    fn push_window(
+        &mut self,
+        name: &'static str,
+        access: Access,
+        layout: Layout,
+        operand: Blocked,
+    ) -> BufferId {
+        self.push(
+            name,
+            Buffer::Window {
+                access,
+                layout,
+                operand,
+            },
+        )
+    }
+
+    fn push_vector(&mut self, name: &'static str, layout: Layout, len: usize) -> BufferId {
+        let (dtype, shape) = (DType::F32, [len].into());
+        self.push(
+            name,
+            Buffer::Scratch {
+                dtype,
+                layout,
+                shape,
+            },
+        )
+    }
+
+    fn push(&mut self, name: &'static str, buffer: Buffer) -> BufferId {
+        self.spec.buffers.push(NamedBuffer { name, buffer });
+        BufferId(self.spec.buffers.len() - 1)
+    }
+}

@@ -1,0 +1,42 @@
+//! Write a training kernel once; run it on the CPU, emit it for TPU, know beforehand whether it fits.
+//!
+//! The op of this version is the fused linear softmax cross-entropy: the loss of a language-model
+//! head, with gradients, without ever storing the `tokens x vocabulary` logits.
+//!
+//! ```
+//! use tilecast::{Cotangents, Matrix, Reduction, linear_ce};
+//!
+//! # fn main() -> Result<(), tilecast::Error> {
+//! // 3 tokens, 4 hidden, 5 words.
+//! let x: Vec<f32> = (0..12).map(|i| (i as f32 * 0.7).sin()).collect();
+//! let w: Vec<f32> = (0..20).map(|i| (i as f32 * 0.3).cos()).collect();
+//! let labels = [4, 0, 2];
+//!
+//! let loss = linear_ce(Matrix::new(&x[..], 3, 4)?, Matrix::new(&w[..], 4, 5)?, &labels)
+//!     .z_loss(1e-4)
+//!     .reduction(Reduction::Mean);
+//! let forward = loss.forward()?;
+//! let gradients = loss.backward(&forward.lse, Cotangents::ones())?;
+//!
+//! assert_eq!(forward.loss.len(), 1);
+//! assert_eq!(gradients.dw.len(), 20);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For one step down, [`core`] builds the kernels and their programs, [`cpu`] runs them, and [`sim`]
+//! says what they need and how long they take on a TPU.
+#![forbid(unsafe_code)]
+
+mod linear_ce;
+
+pub use linear_ce::{
+    Cotangents, Error, Forward, Gradient, Gradients, GradientsMut, LinearCe, Matrix, linear_ce,
+};
+pub use tilecast_core as core;
+pub use tilecast_core::DType;
+pub use tilecast_core::kernels::linear_ce::{Blocks, Options, Reduction, Schedule, Strategy};
+pub use tilecast_cpu as cpu;
+pub use tilecast_cpu::Cpu;
+pub use tilecast_cpu::array::ArrayMut;
+pub use tilecast_sim as sim;

@@ -1,0 +1,409 @@
+//! The fused loss as a call on borrowed slices.
+
+use half::bf16;
+use thiserror::Error;
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::{
+    self as kernel, LinearCeError, Options, Reduction, Schedule,
+};
+use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
+use tilecast_cpu::{Cpu, CpuError};
+
+/// A borrowed matrix, f32 or bf16, of any strides.
+#[derive(Clone, Debug)]
+pub struct Matrix<'a> {
+    array: ArrayRef<'a>,
+}
+
+impl<'a> Matrix<'a> {
+    /// Row-major, without gaps.
+    ///
+    /// # Errors
+    /// The slice has fewer than `rows * columns` elements.
+    pub fn new(data: impl Into<Data<'a>>, rows: usize, columns: usize) -> Result<Self, ArrayError> {
+        let array = ArrayRef::new(data, &[rows, columns])?;
+        Ok(Self { array })
+    }
+
+    /// Element `(r, c)` is at `r * strides[0] + c * strides[1]`. A head stored as `[V, H]`, as
+    /// PyTorch does, is the `[H, V]` matrix with strides `[1, H]`.
+    ///
+    /// # Errors
+    /// The last element lies beyond the slice.
+    pub fn with_strides(
+        data: impl Into<Data<'a>>,
+        dims: [usize; 2],
+        strides: [usize; 2],
+    ) -> Result<Self, ArrayError> {
+        let array = ArrayRef::with_strides(data, &dims, &strides)?;
+        Ok(Self { array })
+    }
+
+    fn dims(&self) -> [usize; 2] {
+        [self.array.dims()[0], self.array.dims()[1]]
+    }
+}
+
+/// Why a loss cannot be computed.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes, options or labels are invalid.
+    #[error(transparent)]
+    Problem(#[from] LinearCeError),
+    /// A slice cannot be the array it is said to be.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    /// An array does not fit the op.
+    #[error(transparent)]
+    Cpu(#[from] CpuError),
+    /// Two arguments disagree.
+    #[error("{what} is {got}, but {with} is {expected}")]
+    Mismatch {
+        /// What disagrees.
+        what: &'static str,
+        /// Its value.
+        got: String,
+        /// What it disagrees with.
+        with: &'static str,
+        /// Its value.
+        expected: String,
+    },
+}
+
+/// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then
+/// call [`LinearCe::forward`] and [`LinearCe::backward`]; nothing is computed before.
+pub fn linear_ce<'a>(x: Matrix<'a>, w: Matrix<'a>, labels: &'a [i32]) -> LinearCe<'a> {
+    LinearCe {
+        x,
+        w,
+        labels,
+        bias: None,
+        weight: None,
+        options: Options::default(),
+        schedule: None,
+        cpu: Cpu::new(),
+    }
+}
+
+/// A loss to compute; see [`linear_ce`].
+#[derive(Clone, Debug)]
+pub struct LinearCe<'a> {
+    x: Matrix<'a>,
+    w: Matrix<'a>,
+    labels: &'a [i32],
+    bias: Option<&'a [f32]>,
+    weight: Option<&'a [f32]>,
+    options: Options,
+    schedule: Option<Schedule>,
+    cpu: Cpu,
+}
+
+/// Results of the forward pass.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Forward {
+    /// `[B]`, or one number if reduced.
+    pub loss: Vec<f32>,
+    /// Logsumexp of the logits of each token, `[B]`: the residual of the backward pass.
+    pub lse: Vec<f32>,
+}
+
+/// Cotangents of the outputs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cotangents<'a> {
+    /// Of `loss`: `[B]`, or one number if reduced; `None` is ones.
+    pub d_loss: Option<&'a [f32]>,
+    /// Of `lse`: `[B]`; `None` is zeros.
+    pub d_lse: Option<&'a [f32]>,
+}
+
+impl Cotangents<'_> {
+    /// The gradient of the sum of the losses.
+    pub const fn ones() -> Self {
+        Self {
+            d_loss: None,
+            d_lse: None,
+        }
+    }
+}
+
+/// The elements of a gradient, in the type of the inputs or the type asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Gradient {
+    /// f32
+    F32(Vec<f32>),
+    /// bf16
+    Bf16(Vec<bf16>),
+}
+
+impl Gradient {
+    fn zeros(dtype: DType, len: usize) -> Self {
+        match dtype {
+            DType::Bf16 => Self::Bf16(vec![bf16::ZERO; len]),
+            _ => Self::F32(vec![0.0; len]),
+        }
+    }
+
+    fn as_array(&mut self, dims: &[usize]) -> Result<ArrayMut<'_>, ArrayError> {
+        match self {
+            Self::F32(data) => ArrayMut::new(&mut data[..], dims),
+            Self::Bf16(data) => ArrayMut::new(&mut data[..], dims),
+        }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(data) => data.len(),
+            Self::Bf16(data) => data.len(),
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements as f32.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Self::F32(data) => data.clone(),
+            Self::Bf16(data) => data.iter().map(|x| x.to_f32()).collect(),
+        }
+    }
+}
+
+/// Gradients of the inputs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gradients {
+    /// `[B,H]`
+    pub dx: Gradient,
+    /// `[H,V]`
+    pub dw: Gradient,
+    /// `[V]`, if there is a bias.
+    pub dbias: Option<Vec<f32>>,
+}
+
+/// Where to write gradients; see [`LinearCe::backward_into`].
+#[derive(Debug)]
+pub struct GradientsMut<'a> {
+    /// `[B,H]`
+    pub dx: ArrayMut<'a>,
+    /// `[H,V]`
+    pub dw: ArrayMut<'a>,
+    /// `[V]`; given exactly if there is a bias.
+    pub dbias: Option<&'a mut [f32]>,
+}
+
+impl<'a> LinearCe<'a> {
+    /// Adds `bias [V]` to the logits.
+    pub fn bias(mut self, bias: &'a [f32]) -> Self {
+        self.bias = Some(bias);
+        self
+    }
+
+    /// Multiplies the loss of each token by `weight [B]`. A weight of 0 leaves the token out, even
+    /// if its loss is not finite.
+    pub fn weight(mut self, weight: &'a [f32]) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+
+    /// Caps logits softly: `cap * tanh(s / cap)`.
+    pub fn soft_cap(mut self, cap: f32) -> Self {
+        self.options.soft_cap = Some(cap);
+        self
+    }
+
+    /// Adds `weight * lse^2` to the loss of each token.
+    pub fn z_loss(mut self, weight: f32) -> Self {
+        self.options.z_loss = weight;
+        self
+    }
+
+    /// Spreads this share of the target evenly over the vocabulary.
+    pub fn label_smoothing(mut self, share: f32) -> Self {
+        self.options.label_smoothing = share;
+        self
+    }
+
+    /// Leaves out tokens with this label.
+    pub fn ignore_index(mut self, index: i32) -> Self {
+        self.options.ignore_index = Some(index);
+        self
+    }
+
+    /// Combines the losses of the tokens; by default they are returned one by one.
+    pub fn reduction(mut self, reduction: Reduction) -> Self {
+        self.options.reduction = reduction;
+        self
+    }
+
+    /// Type of `dx` and `dw`: that of the inputs by default, or f32.
+    pub fn grad_dtype(mut self, dtype: DType) -> Self {
+        self.options.grad_dtype = Some(dtype);
+        self
+    }
+
+    /// Block sizes and strategy; by default chosen for this machine.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// Where to run: number of threads, instruction set.
+    pub fn on(mut self, cpu: Cpu) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// Loss and logsumexp.
+    ///
+    /// # Errors
+    /// Shapes that disagree, options out of range, a label outside the vocabulary: all found before
+    /// anything is computed.
+    pub fn forward(&self) -> Result<Forward, Error> {
+        let problem = self.problem()?;
+        let len = match self.options.reduction {
+            Reduction::None => problem.tokens(),
+            _ => 1,
+        };
+        let (mut loss, mut lse) = (vec![0.0; len], vec![0.0; problem.tokens()]);
+        let program = problem.forward(&self.schedule_for(&problem))?;
+        let outputs = vec![
+            ("loss", ArrayMut::new(&mut loss[..], &[len])?),
+            ("lse", ArrayMut::new(&mut lse[..], &[problem.tokens()])?),
+        ];
+        self.cpu.run(&program, &self.inputs()?, outputs)?;
+        Ok(Forward { loss, lse })
+    }
+
+    /// Gradients of the inputs, from the logsumexp that [`LinearCe::forward`] returned.
+    ///
+    /// # Errors
+    /// As for [`LinearCe::forward`].
+    pub fn backward(&self, lse: &[f32], cotangents: Cotangents<'_>) -> Result<Gradients, Error> {
+        let problem = self.problem()?;
+        let (b, h, v) = (problem.tokens(), problem.hidden(), problem.vocab());
+        let dtype = problem.grad_dtype();
+        let mut dx = Gradient::zeros(dtype, b * h);
+        let mut dw = Gradient::zeros(dtype, h * v);
+        let mut dbias = self.bias.map(|_| vec![0.0; v]);
+        let out = GradientsMut {
+            dx: dx.as_array(&[b, h])?,
+            dw: dw.as_array(&[h, v])?,
+            dbias: dbias.as_deref_mut(),
+        };
+        self.backward_into(lse, cotangents, out)?;
+        Ok(Gradients { dx, dw, dbias })
+    }
+
+    /// Like [`LinearCe::backward`], into memory of the caller, of any strides.
+    ///
+    /// # Errors
+    /// As for [`LinearCe::forward`], and if an output has another shape or type.
+    pub fn backward_into(
+        &self,
+        lse: &[f32],
+        cotangents: Cotangents<'_>,
+        out: GradientsMut<'_>,
+    ) -> Result<(), Error> {
+        let problem = self.problem()?;
+        let b = problem.tokens();
+        let (ones, zeros);
+        let d_loss = match cotangents.d_loss {
+            Some(d_loss) => d_loss,
+            None => {
+                let reduced = self.options.reduction != Reduction::None;
+                ones = vec![1.0; if reduced { 1 } else { b }];
+                &ones
+            }
+        };
+        let d_lse = match cotangents.d_lse {
+            Some(d_lse) => d_lse,
+            None => {
+                zeros = vec![0.0; b];
+                &zeros
+            }
+        };
+        let mut inputs = self.inputs()?;
+        inputs.extend([
+            ("lse", vector(lse)?),
+            ("d_loss", vector(d_loss)?),
+            ("d_lse", vector(d_lse)?),
+        ]);
+        let mut outputs = vec![("dx", out.dx), ("dw", out.dw)];
+        if let Some(dbias) = out.dbias {
+            let len = dbias.len();
+            outputs.push(("dbias", ArrayMut::new(dbias, &[len])?));
+        }
+        let program = problem.backward(&self.schedule_for(&problem))?;
+        self.cpu.run(&program, &inputs, outputs)?;
+        Ok(())
+    }
+
+    /// The op on these shapes.
+    fn problem(&self) -> Result<kernel::LinearCe, Error> {
+        let ([b, h], [w_hidden, v]) = (self.x.dims(), self.w.dims());
+        if h != w_hidden {
+            return Err(Error::Mismatch {
+                what: "the number of rows of w",
+                got: w_hidden.to_string(),
+                with: "the number of columns of x",
+                expected: h.to_string(),
+            });
+        }
+        let dtype = self.x.array.dtype();
+        if dtype != self.w.array.dtype() {
+            return Err(Error::Mismatch {
+                what: "the type of w",
+                got: self.w.array.dtype().to_string(),
+                with: "that of x",
+                expected: dtype.to_string(),
+            });
+        }
+        let options = Options {
+            bias: self.bias.is_some(),
+            weight: self.weight.is_some(),
+            ..self.options
+        };
+        let problem = kernel::LinearCe::new(b, h, v, dtype, options)?;
+        if self.labels.len() != b {
+            return Err(Error::Mismatch {
+                what: "the number of labels",
+                got: self.labels.len().to_string(),
+                with: "the number of rows of x",
+                expected: b.to_string(),
+            });
+        }
+        problem.check_labels(self.labels.iter().map(|&label| i64::from(label)))?;
+        Ok(problem)
+    }
+
+    fn schedule_for(&self, problem: &kernel::LinearCe) -> Schedule {
+        self.schedule
+            .unwrap_or_else(|| Schedule::for_cache(problem, &self.cpu.cache()))
+    }
+
+    fn inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'a>)>, Error> {
+        let mut inputs = vec![
+            ("x", self.x.array.clone()),
+            ("w", self.w.array.clone()),
+            ("labels", vector(self.labels)?),
+        ];
+        if let Some(bias) = self.bias {
+            inputs.push(("bias", vector(bias)?));
+        }
+        if let Some(weight) = self.weight {
+            inputs.push(("weight", vector(weight)?));
+        }
+        Ok(inputs)
+    }
+}
+
+fn vector<'a, T>(data: &'a [T]) -> Result<ArrayRef<'a>, ArrayError>
+where
+    &'a [T]: Into<Data<'a>>,
+{
+    ArrayRef::new(data, &[data.len()])
+}
