@@ -1,1 +1,1 @@
-//! Benches.
+//! Benches only; see `benches/`.

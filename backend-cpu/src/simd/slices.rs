@@ -52,8 +52,8 @@ fn store_partial_bf16<V: Vector>(vector: V, to: &mut [bf16]) {
     to.copy_from_slice(&padded[..to.len()]);
 }
 
-/// `map` of the first four vectors of `x`. Elementary functions are long chains of dependent instructions: side by side,
-/// four of them keep the multipliers busy where the processor cannot look ahead far enough to overlap one after another.
+/// `map` of the first four vectors of `x`. Elementary functions are long chains of dependent instructions: four of
+/// them side by side keep the multipliers busy where the processor cannot look ahead far enough to overlap them.
 #[inline(always)]
 fn map_four<V: Vector, M: Map>(isa: V::Isa, x: &[f32], map: M) -> [V; 4] {
     let mut vectors = [V::splat(isa, 0.0); 4];

@@ -155,7 +155,7 @@ pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
     };
     let mut hidden: Vec<usize> = (1..=problem.hidden / lanes)
         .map(|i| i * lanes)
-        .filter(|h| problem.hidden % h == 0 && (h.is_power_of_two() || *h == problem.hidden))
+        .filter(|&h| problem.hidden.is_multiple_of(h))
         .collect();
     if hidden.last() != Some(&problem.hidden) {
         hidden.push(problem.hidden);

@@ -86,7 +86,7 @@ impl Logits {
                 finish(span);
             });
         };
-        if self.problem.hidden % self.blocks.h != 0 {
+        if !self.problem.hidden.is_multiple_of(self.blocks.h) {
             t.when(t.is_last(self.hidden_axis), || {
                 let left = t.index((self.problem.hidden % self.blocks.h) as i64);
                 t.mask_columns(self.x, left, 0.0);
@@ -127,12 +127,12 @@ impl Logits {
 
     /// Whether some block overhangs the vocabulary.
     pub(super) fn ragged_columns(&self) -> bool {
-        self.problem.vocab % self.blocks.v != 0
+        !self.problem.vocab.is_multiple_of(self.blocks.v)
     }
 
     /// Whether some block overhangs the tokens.
     pub(super) fn ragged_rows(&self) -> bool {
-        self.problem.tokens % self.blocks.b != 0
+        !self.problem.tokens.is_multiple_of(self.blocks.b)
     }
 
     fn bias_and_cap<T: TileOps>(&self, t: &T, span: Span<T::Index>) {

@@ -116,7 +116,7 @@ impl Kernel for HiddenGradient {
                 t.cast(self.after, self.before);
             });
         });
-        if self.problem.vocab % self.blocks.v != 0 {
+        if !self.problem.vocab.is_multiple_of(self.blocks.v) {
             let block = column + first_block;
             let left = t.index(self.problem.vocab as i64) - block * self.blocks.v as i64;
             t.mask_columns(self.w, left, 0.0);
@@ -194,7 +194,7 @@ impl Kernel for WeightGradient {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        if self.problem.tokens % self.blocks.b != 0 {
+        if !self.problem.tokens.is_multiple_of(self.blocks.b) {
             let row = t.program_id(self.rows);
             let left = t.index(self.problem.tokens as i64) - row * self.blocks.b as i64;
             t.mask_rows(self.x, left, 0.0);
