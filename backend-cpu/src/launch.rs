@@ -11,18 +11,16 @@ use tilecast_core::DType;
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable};
 
-use crate::CpuError;
 use crate::buffers::{
     Block, Elements, InputTile, LocalTile, Masks, Output, Storage, Vector, VectorWindow,
 };
 use crate::panels::Panels;
-use crate::simd::Simd;
 use crate::tiles::{CpuTiles, Slot};
+use crate::{Cpu, CpuError};
 
 /// Runs `kernel` on `operands`, one for each operand of its spec.
 pub(crate) fn launch<K: Kernel + Sync>(
-    simd: Simd,
-    threads: usize,
+    cpu: &Cpu,
     kernel: &K,
     operands: &[&Storage<'_>],
     scalars: &[i64],
@@ -32,12 +30,12 @@ pub(crate) fn launch<K: Kernel + Sync>(
         .iter()
         .map(|axis| axis.size)
         .product();
-    let threads = threads.min(parallel);
+    let threads = cpu.threads.min(parallel);
     let share = |thread: usize| {
         let at = |i: usize| (parallel as u128 * i as u128 / threads as u128) as usize;
         at(thread)..at(thread + 1)
     };
-    let work = |range| Worker::new(simd, spec, operands, scalars).run(kernel, range);
+    let work = |range| Worker::new(cpu, spec, operands, scalars).run(kernel, range);
     if threads <= 1 {
         return work(share(0));
     }
@@ -64,7 +62,7 @@ struct Worker<'s, 'a> {
 
 impl<'s, 'a> Worker<'s, 'a> {
     fn new(
-        simd: Simd,
+        cpu: &'s Cpu,
         spec: &'s KernelSpec,
         operands: &[&'s Storage<'a>],
         scalars: &'s [i64],
@@ -78,7 +76,8 @@ impl<'s, 'a> Worker<'s, 'a> {
         Self {
             shown: vec![Vec::new(); slots.len()],
             tiles: CpuTiles {
-                simd,
+                simd: cpu.simd,
+                cpu,
                 spec,
                 point: spec.grid().iter().map(|_| Cell::new(0)).collect(),
                 scalars,

@@ -31,7 +31,7 @@ use tilecast_core::program::{Kernel, Program};
 
 use array::{ArrayError, ArrayMut, ArrayRef};
 use gemm::GemmError;
-use simd::Simd;
+use simd::{Arithmetic, Simd};
 
 /// This machine as a backend: instruction set and number of threads.
 #[derive(Clone, Debug)]
@@ -39,6 +39,7 @@ pub struct Cpu {
     simd: Simd,
     threads: usize,
     poison: bool,
+    arithmetic: Option<Arithmetic>,
 }
 
 impl Default for Cpu {
@@ -54,6 +55,7 @@ impl Cpu {
             simd: Simd::detect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             poison: false,
+            arithmetic: None,
         }
     }
 
@@ -72,6 +74,26 @@ impl Cpu {
     /// and scratch always do.
     pub fn poison(self, poison: bool) -> Self {
         Self { poison, ..self }
+    }
+
+    /// With this arithmetic for products of two bf16 operands, where the instruction set has it;
+    /// otherwise the faster one on this machine, found by a short measurement.
+    pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
+        let arithmetic = Some(arithmetic);
+        Self { arithmetic, ..self }
+    }
+
+    /// How products of operands of these types are computed.
+    pub(crate) fn arithmetic_for(&self, left_is_bf16: bool, right_is_bf16: bool) -> Arithmetic {
+        match self.arithmetic {
+            Some(Arithmetic::Bf16)
+                if left_is_bf16 && right_is_bf16 && self.simd.supports(Arithmetic::Bf16) =>
+            {
+                Arithmetic::Bf16
+            }
+            Some(_) => Arithmetic::F32,
+            None => self.simd.arithmetic(left_is_bf16, right_is_bf16),
+        }
     }
 
     /// Number of threads.

@@ -102,7 +102,7 @@ fn steps<K: Kernel + Sync>(
                     .iter()
                     .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
                     .collect();
-                launch(cpu.simd, cpu.threads, kernel, &operands, &scalars)?;
+                launch(cpu, kernel, &operands, &scalars)?;
             }
             Step::Loop { count, body } => {
                 for counter in 0..*count as i64 {

@@ -12,6 +12,7 @@ use tilecast_core::view::{
     BufferId, Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile,
 };
 
+use crate::Cpu;
 use crate::buffers::{
     Block, Elements, InputTile, LocalTile, Part, Storage, Vector, load, store, values,
 };
@@ -35,6 +36,7 @@ pub(crate) enum Slot<'s, 'a> {
 #[derive(Debug)]
 pub(crate) struct CpuTiles<'s, 'a> {
     pub(crate) simd: Simd,
+    pub(crate) cpu: &'s Cpu,
     pub(crate) spec: &'s KernelSpec,
     pub(crate) point: Vec<Cell<i64>>,
     pub(crate) scalars: &'s [i64],
@@ -235,7 +237,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         accumulate: Accumulate,
     ) -> Result<(), GemmError> {
         let simd = self.simd;
-        let arithmetic = simd.arithmetic(self.is_bf16(a.buffer), self.is_bf16(b.buffer));
+        let (a_is_bf16, b_is_bf16) = (self.is_bf16(a.buffer), self.is_bf16(b.buffer));
+        let arithmetic = self.cpu.arithmetic_for(a_is_bf16, b_is_bf16);
         let key = |tile, transposed| Key {
             part: part(tile),
             transposed,

@@ -1,6 +1,7 @@
 //! Integer expressions whose extremes can be known without running anything.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::{Add, Mul};
 
 /// An expression that is affine in its variables `V`, with optional upper clamps.
@@ -61,6 +62,27 @@ impl<V: Copy> Affine<V> {
         })
     }
 
+    /// The variables and their factors, if the expression is linear (has no clamp).
+    pub fn linear_terms(&self) -> Option<Vec<(V, i64)>> {
+        Some(match self {
+            Self::Constant(_) => Vec::new(),
+            Self::Variable(v) => alloc::vec![(*v, 1)],
+            Self::Sum(a, b) => {
+                let mut terms = a.linear_terms()?;
+                terms.extend(b.linear_terms()?);
+                terms
+            }
+            Self::Scaled(a, factor) => {
+                let mut terms = a.linear_terms()?;
+                terms
+                    .iter_mut()
+                    .for_each(|(_, f)| *f = f.saturating_mul(*factor));
+                terms
+            }
+            Self::AtMost(..) => return None,
+        })
+    }
+
     /// Whether a variable that `matches` occurs.
     pub fn depends_on(&self, matches: &impl Fn(V) -> bool) -> bool {
         match self {
@@ -103,7 +125,7 @@ mod tests {
         let (low, high) = e
             .range(&|v| Some(if v == 0 { (0, 4) } else { (1, 2) }))
             .unwrap();
-        let values: alloc::vec::Vec<i64> = (0..=4)
+        let values: Vec<i64> = (0..=4)
             .flat_map(|a| (1..=2).map(move |b| (a, b)))
             .map(|(a, b)| e.evaluate(&|v| if v == 0 { a } else { b }))
             .collect();

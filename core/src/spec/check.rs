@@ -140,6 +140,18 @@ pub enum SpecError {
         /// Largest valid block index.
         last: i64,
     },
+    /// An output's index map may skip blocks or reach one from different steps.
+    #[error(
+        "{kernel}: the index map of output {buffer} along dimension {dim} does not count blocks one by one; it must be a sum of axes, the innermost times 1 and each other times the product of the sizes of those before it, with no clamp and no axis of another dimension"
+    )]
+    NotCounting {
+        /// Kernel.
+        kernel: String,
+        /// Output.
+        buffer: &'static str,
+        /// Dimension.
+        dim: usize,
+    },
     /// Steps along a parallel axis would write the same block of an output.
     #[error(
         "{kernel}: the index map of output {buffer} ignores the parallel axis {axis}, so several cores would write the same block; use the axis in the map or make it arbitrary"
@@ -201,6 +213,7 @@ pub(super) fn check(spec: &KernelSpec) -> Result<(), SpecError> {
                 }
                 check_bounds(spec, named, operand, *access)?;
                 if *access == Access::Output {
+                    check_counting(spec, named, operand)?;
                     check_visits(spec, named, operand)?;
                 }
             }
@@ -393,6 +406,48 @@ fn check_bounds(
                 high,
                 last,
             });
+        }
+    }
+    Ok(())
+}
+
+/// Along each dimension the blocks are the numbers of a mixed radix, whose digits are axes used
+/// nowhere else: so every combination of those axes is a block of its own.
+fn check_counting(
+    spec: &KernelSpec,
+    named: &NamedBuffer,
+    operand: &Blocked,
+) -> Result<(), SpecError> {
+    let mut used = Vec::new();
+    for (dim, index) in operand.map.iter().enumerate() {
+        let error = || SpecError::NotCounting {
+            kernel: spec.name.clone(),
+            buffer: named.name,
+            dim,
+        };
+        let terms = index.linear_terms().ok_or_else(error)?;
+        let mut digits: Vec<(i64, AxisId)> = Vec::new();
+        for (variable, factor) in terms {
+            // A scalar shifts all blocks alike.
+            let MapVariable::Axis(axis) = variable else {
+                continue;
+            };
+            if spec.grid[axis.0].size == 1 {
+                continue;
+            }
+            if used.contains(&axis) {
+                return Err(error());
+            }
+            used.push(axis);
+            digits.push((factor, axis));
+        }
+        digits.sort_unstable_by_key(|(factor, _)| *factor);
+        let mut place = 1_i64;
+        for (factor, axis) in digits {
+            if factor != place {
+                return Err(error());
+            }
+            place = place.saturating_mul(spec.grid[axis.0].size as i64);
         }
     }
     Ok(())

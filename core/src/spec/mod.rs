@@ -310,7 +310,8 @@ impl KernelSpec {
     }
 
     /// How often the machine copies the window's block over the whole grid: once for each run of
-    /// equal block indices in lexicographic order. An upper bound where an index map clamps.
+    /// equal block indices in lexicographic order. An upper bound where an index map clamps or adds
+    /// axes up.
     pub fn copies(&self, operand: &Blocked) -> u64 {
         let depends = |axis: usize| {
             self.grid[axis].size > 1

@@ -203,7 +203,7 @@ impl Schedule {
         let v = (v / cache.column_multiple).max(1) * cache.column_multiple;
         let v = even(problem.vocab, v, cache.column_multiple);
         let blocks = Blocks { b, h, v };
-        let row_bytes = blocks.whole(problem)[0] * problem.dtype.size_bytes();
+        let row_bytes = blocks.whole(problem)[0] * problem.delta_dtype().size_bytes();
         Self {
             forward: blocks,
             backward: blocks,

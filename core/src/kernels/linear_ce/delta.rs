@@ -136,7 +136,7 @@ impl DeltaChunk {
         let out = spec.output_tile(
             "delta",
             Blocked::new(
-                problem.dtype,
+                problem.delta_dtype(),
                 chunks.delta_dims(problem, blocks),
                 [blocks.b, blocks.v],
                 [rows.into(), columns.into()],

@@ -61,7 +61,7 @@ pub enum Strategy {
     /// One kernel: each tile of logits is recomputed once, and both gradients are read, updated and
     /// written back per tile; each core sums its own `dw`. Delta stays f32.
     Combined,
-    /// A loop over chunks of the vocabulary: delta of the chunk, in the input type, for all tokens;
+    /// A loop over chunks of the vocabulary: delta of the chunk, in the input type or f32, for all tokens;
     /// then the two products over it. `dw` is written once.
     Streaming,
 }
@@ -110,6 +110,10 @@ pub struct Options {
     pub weight: bool,
     /// Type of the gradients; `None` is that of the inputs.
     pub grad_dtype: Option<DType>,
+    /// Type in which the streaming backward holds delta between its products; `None` is that of the
+    /// inputs. In bf16 each element is rounded once, and with it every gradient a little more than
+    /// its own type would.
+    pub delta_dtype: Option<DType>,
 }
 
 /// The op on given shapes.
@@ -145,7 +149,7 @@ pub enum LinearCeError {
     /// The inputs are not of a floating-point type, or the gradients of none that is supported.
     #[error("{what} cannot be {dtype}; use f32 or bf16{hint}")]
     DType {
-        /// Inputs or gradients.
+        /// Inputs, gradients or delta.
         what: &'static str,
         /// The type.
         dtype: DType,
@@ -203,7 +207,7 @@ impl LinearCe {
     ///
     /// # Errors
     /// A zero or too large dimension, a type that is not f32 or bf16, an option out of range:
-    /// soft cap finite and above 0, z-loss finite and not negative, smoothing in `[0, 1]`.
+    /// soft cap finite and at least 1.2e-38 (its reciprocal must exist), z-loss finite and not negative, smoothing in `[0, 1]`.
     pub fn new(
         tokens: usize,
         hidden: usize,
@@ -236,15 +240,17 @@ impl LinearCe {
             let what = "x and w";
             return Err(LinearCeError::DType { what, dtype, hint });
         }
-        if let Some(grad) = options.grad_dtype
-            && grad != dtype
-            && grad != DType::F32
-        {
-            return Err(LinearCeError::DType {
-                what: "gradients",
-                dtype: grad,
-                hint: " (bf16 only for bf16 inputs)",
-            });
+        for (what, chosen) in [
+            ("gradients", options.grad_dtype),
+            ("delta", options.delta_dtype),
+        ] {
+            if let Some(chosen) = chosen.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
+                return Err(LinearCeError::DType {
+                    what,
+                    dtype: chosen,
+                    hint: " (bf16 only for bf16 inputs)",
+                });
+            }
         }
         check_options(&options)?;
         Ok(Self {
@@ -279,6 +285,11 @@ impl LinearCe {
     /// Type of the gradients.
     pub fn grad_dtype(&self) -> DType {
         self.options.grad_dtype.unwrap_or(self.dtype)
+    }
+
+    /// Type of a stored delta.
+    pub fn delta_dtype(&self) -> DType {
+        self.options.delta_dtype.unwrap_or(self.dtype)
     }
 
     /// The options.
@@ -363,9 +374,9 @@ impl LinearCe {
 fn check_options(options: &Options) -> Result<(), LinearCeError> {
     let error = |name, value, range| Err(LinearCeError::Option { name, value, range });
     if let Some(cap) = options.soft_cap
-        && !(cap > 0.0 && cap.is_finite())
+        && !(cap > 0.0 && cap.is_normal())
     {
-        return error("soft cap", cap, "finite and above 0");
+        return error("soft cap", cap, "finite and at least 1.2e-38");
     }
     if !(options.z_loss >= 0.0 && options.z_loss.is_finite()) {
         return error("z-loss weight", options.z_loss, "finite and not negative");
@@ -392,7 +403,7 @@ mod tests {
                     soft_cap: Some(0.0),
                     ..Options::default()
                 },
-                "soft cap is 0; it must be finite and above 0",
+                "soft cap is 0; it must be finite and at least 1.2e-38",
             ),
             (
                 Options {

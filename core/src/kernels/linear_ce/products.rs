@@ -22,7 +22,7 @@ fn delta_window(
     spec.input_tile(
         "delta",
         Blocked::new(
-            problem.dtype,
+            problem.delta_dtype(),
             chunks.delta_dims(problem, blocks),
             [blocks.b, blocks.v],
             [rows.into(), columns.into()],

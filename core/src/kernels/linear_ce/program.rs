@@ -1,5 +1,7 @@
 //! The op as launches: what surrounds the kernels.
 
+use alloc::boxed::Box;
+
 use super::blocks::{Chunks, Cores, Schedule};
 use super::{
     BiasGradient, Combined, DeltaChunk, Forward, HiddenGradient, LinearCe, LinearCeError,
@@ -17,7 +19,7 @@ pub enum LinearCeKernel {
     /// Loss and logsumexp.
     Forward(Forward),
     /// The one-kernel backward pass.
-    Combined(Combined),
+    Combined(Box<Combined>),
     /// Streaming: delta of a chunk.
     Delta(DeltaChunk),
     /// Streaming: `dx` of a chunk.
@@ -242,7 +244,7 @@ fn combined(
     let kernel = Combined::new(problem, blocks, schedule.rows_per_sub_tile, cores)?;
     let outputs = [Some(dx), Some(dw), dbias.map(|(from, _)| from)];
     program.push(launch(
-        LinearCeKernel::Combined(kernel),
+        LinearCeKernel::Combined(Box::new(kernel)),
         operands
             .iter()
             .copied()
@@ -267,7 +269,7 @@ fn streaming(
     let blocks = schedule.backward;
     let chunks = Chunks::new(problem, blocks, schedule.chunk_columns);
     let dims = chunks.delta_dims(problem, blocks);
-    let delta = program.array(Role::Temporary, "delta", problem.dtype, dims);
+    let delta = program.array(Role::Temporary, "delta", problem.delta_dtype(), dims);
     // dx is summed over chunks in f32; a gradient of that type can hold the sum itself.
     let dx = match problem.grad_dtype() {
         DType::F32 => gradients.dx,
