@@ -1,0 +1,388 @@
+//! The fused cross-entropy on a chip: both passes, what is around the kernels, and memory.
+//!
+//! A [`Request`] says what is computed and where. Tokens are split evenly over chips, and over the
+//! devices of a chip where it has several (v7x: two cores without megacore), each with a whole copy
+//! of `w`; every device runs the same programs. The sum of `dw` over devices is left out: it belongs
+//! to the training step around the op.
+//!
+//! Array operations between kernels (weights per token, sums of partial gradients, casts) are priced
+//! as what they are on a TPU: passes over HBM.
+
+use thiserror::Error;
+use tilecast_core::budget::padding::PaddingError;
+use tilecast_core::budget::{HbmLedger, HbmTerm};
+use tilecast_core::expr::{Expr, Int, Mask, Node};
+use tilecast_core::kernels::linear_ce::{
+    Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
+};
+use tilecast_core::program::{ArrayId, Program, Step};
+use tilecast_core::target::Target;
+
+use crate::kernel::{self, Bounds, KernelReport};
+use crate::timing::{core_bytes_per_s, devices_per_chip};
+use crate::verdict::{Verdict, hbm_reason};
+
+/// Rows whose softmax follows their product at once. One sub-tile keeps the matrix units busy
+/// (their weights are pushed again for each) and is short enough to interleave with the next.
+pub const ROWS_PER_SUB_TILE: usize = 128;
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The problem or its blocks are invalid for every target.
+    #[error(transparent)]
+    Problem(#[from] LinearCeError),
+    /// There are fewer tokens than chips to share them.
+    #[error("{tokens} tokens cannot be shared by {chips} chips; use at most {tokens}")]
+    TooManyChips {
+        /// Tokens.
+        tokens: usize,
+        /// Chips.
+        chips: usize,
+    },
+    /// A buffer is too large to count.
+    #[error(transparent)]
+    Padding(#[from] PaddingError),
+}
+
+/// What is computed and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    problem: LinearCe,
+    device_problem: LinearCe,
+    target: &'static Target,
+    chips: usize,
+    vmem_limit_bytes: Option<u64>,
+}
+
+/// How a backward pass is cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BackwardPlan {
+    /// Block sizes.
+    pub blocks: Blocks,
+    /// Columns of a chunk of delta, for [`Strategy::Streaming`]; `None` is [`Strategy::Combined`].
+    pub chunk_columns: Option<usize>,
+}
+
+impl BackwardPlan {
+    /// Structure of the pass.
+    pub const fn strategy(&self) -> Strategy {
+        match self.chunk_columns {
+            Some(_) => Strategy::Streaming,
+            None => Strategy::Combined,
+        }
+    }
+}
+
+/// One pass: its kernels and what is around them.
+#[derive(Clone, Debug)]
+pub struct PassReport {
+    program: Program<LinearCeKernel>,
+    /// The kernels, in order of first launch.
+    pub kernels: Vec<KernelReport>,
+    /// Bytes that array operations between kernels read and write, on one device.
+    pub array_bytes: u64,
+    /// Their time.
+    pub array_s: f64,
+    /// The worst of the kernels.
+    pub verdict: Verdict,
+}
+
+impl PassReport {
+    /// Time of the pass and its range; `None` if a kernel cannot run.
+    pub fn time_s(&self) -> Option<[f64; 3]> {
+        let mut total = [self.array_s; 3];
+        for kernel in &self.kernels {
+            let prediction = kernel.prediction?;
+            let [low, high] = prediction.time_range_s;
+            for (sum, value) in total.iter_mut().zip([low, prediction.time_s, high]) {
+                *sum += value;
+            }
+        }
+        Some(total)
+    }
+
+    /// The largest VMEM of a kernel, bytes.
+    pub fn vmem_used_bytes(&self) -> u64 {
+        (self.kernels.iter())
+            .map(|kernel| kernel.vmem.used_bytes())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The bounds of the kernels, one after the other; array operations count as `hbm`.
+    pub fn bounds(&self) -> Bounds {
+        let mut bounds = Bounds {
+            hbm: self.array_s,
+            ..Bounds::default()
+        };
+        let predictions = self.kernels.iter().filter_map(|kernel| kernel.prediction);
+        predictions.for_each(|prediction| bounds.add(&prediction.bounds));
+        bounds
+    }
+}
+
+/// HBM of one chip.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HbmReport {
+    /// Arrays, those of all devices of the chip together.
+    pub terms: Vec<(&'static str, u64)>,
+    /// Their sum, bytes.
+    pub used_bytes: u64,
+    /// What a chip has, bytes.
+    pub capacity_bytes: u64,
+}
+
+/// Time of the whole op.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Total {
+    /// Value.
+    pub time_s: f64,
+    /// Best and worst assumptions.
+    pub time_range_s: [f64; 2],
+    /// Tokens of all chips per second.
+    pub tokens_per_s: f64,
+}
+
+/// The op on a target.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpReport {
+    /// The worst of all kernels and HBM.
+    pub verdict: Verdict,
+    /// Why it cannot run, and what helps.
+    pub reason: Option<String>,
+    /// The arrays of both passes.
+    pub hbm: HbmReport,
+    /// Time; `None` if it cannot run.
+    pub total: Option<Total>,
+}
+
+impl Request {
+    /// `problem` on `chips` chips of `target`, kernels being allowed `vmem_limit_bytes` of VMEM or
+    /// the compiler's default.
+    ///
+    /// # Errors
+    /// More chips than tokens.
+    pub fn new(
+        problem: LinearCe,
+        target: &'static Target,
+        chips: usize,
+        vmem_limit_bytes: Option<u64>,
+    ) -> Result<Self, SimError> {
+        let tokens = problem.tokens();
+        if chips > tokens {
+            return Err(SimError::TooManyChips { tokens, chips });
+        }
+        let chips = chips.max(1);
+        let devices = chips * devices_per_chip(target);
+        let device_problem = LinearCe::new(
+            tokens.div_ceil(devices),
+            problem.hidden(),
+            problem.vocab(),
+            problem.dtype(),
+            *problem.options(),
+        )?;
+        Ok(Self {
+            problem,
+            device_problem,
+            target,
+            chips,
+            vmem_limit_bytes,
+        })
+    }
+
+    /// The whole problem.
+    pub const fn problem(&self) -> &LinearCe {
+        &self.problem
+    }
+
+    /// The share of one device.
+    pub const fn device_problem(&self) -> &LinearCe {
+        &self.device_problem
+    }
+
+    /// The target.
+    pub const fn target(&self) -> &'static Target {
+        self.target
+    }
+
+    /// Number of chips.
+    pub const fn chips(&self) -> usize {
+        self.chips
+    }
+
+    /// The forward pass in the given blocks.
+    ///
+    /// # Errors
+    /// Blocks that no target could take.
+    pub fn forward(&self, blocks: Blocks) -> Result<PassReport, SimError> {
+        let schedule = self.schedule(blocks, Strategy::Combined, None);
+        self.pass(self.device_problem.forward(&schedule)?)
+    }
+
+    /// The backward pass, cut as `plan` says.
+    ///
+    /// # Errors
+    /// Blocks that no target could take.
+    pub fn backward(&self, plan: BackwardPlan) -> Result<PassReport, SimError> {
+        let schedule = self.schedule(plan.blocks, plan.strategy(), plan.chunk_columns);
+        self.pass(self.device_problem.backward(&schedule)?)
+    }
+
+    fn schedule(
+        &self,
+        blocks: Blocks,
+        strategy: Strategy,
+        chunk_columns: Option<usize>,
+    ) -> Schedule {
+        Schedule {
+            forward: blocks,
+            backward: blocks,
+            strategy,
+            chunk_columns: chunk_columns.unwrap_or(blocks.v),
+            cores: self.target.cores_per_device(),
+            rows_per_sub_tile: ROWS_PER_SUB_TILE,
+        }
+    }
+
+    fn pass(&self, program: Program<LinearCeKernel>) -> Result<PassReport, SimError> {
+        let kernels = kernel::report(&program, self.target, self.vmem_limit_bytes)?;
+        let array_bytes = array_bytes(&program, program.steps());
+        // All cores of the device share the work of an array operation.
+        let cores = self.target.cores_per_device();
+        let bytes_per_s = core_bytes_per_s(self.target, cores) * cores as f64;
+        Ok(PassReport {
+            verdict: (kernels.iter())
+                .map(|kernel| kernel.verdict)
+                .max()
+                .unwrap_or(Verdict::Fits),
+            program,
+            kernels,
+            array_bytes,
+            array_s: array_bytes as f64 / bytes_per_s,
+        })
+    }
+
+    /// The op made of the given passes.
+    ///
+    /// # Errors
+    /// An array too large to count.
+    pub fn total(&self, passes: &[&PassReport]) -> Result<OpReport, SimError> {
+        let programs = passes.iter().map(|pass| &pass.program);
+        let ledger = HbmLedger::new(programs, self.target)?;
+        let devices = devices_per_chip(self.target) as u64;
+        let scaled = |term: &HbmTerm| (term.name, term.bytes.saturating_mul(devices));
+        let hbm = HbmReport {
+            terms: ledger.terms.iter().map(scaled).collect(),
+            used_bytes: ledger.used_bytes().saturating_mul(devices),
+            capacity_bytes: ledger.capacity_bytes,
+        };
+        let kernels = || passes.iter().flat_map(|pass| &pass.kernels);
+        let largest = hbm.terms.iter().copied().max_by_key(|&(_, bytes)| bytes);
+        let over = hbm_reason(hbm.used_bytes, hbm.capacity_bytes, largest, self.target);
+        let hbm_verdict = if over.is_some() {
+            Verdict::HbmOom
+        } else {
+            Verdict::Fits
+        };
+        let of_kernels = kernels()
+            .map(|kernel| kernel.verdict)
+            .max()
+            .unwrap_or(Verdict::Fits);
+        // What keeps a kernel from compiling comes before what keeps the op from loading.
+        let (verdict, reason) = if of_kernels == Verdict::Fits {
+            (hbm_verdict, over)
+        } else {
+            let worst = kernels().find(|kernel| kernel.verdict == of_kernels);
+            let reason = |kernel: &KernelReport| {
+                let reason = kernel.reason.as_deref().unwrap_or_default();
+                match kernel.verdict {
+                    Verdict::Invalid => reason.to_owned(),
+                    _ => format!("{} {reason}", kernel.name),
+                }
+            };
+            (of_kernels, worst.map(reason))
+        };
+        let times: Option<Vec<[f64; 3]>> = passes.iter().map(|pass| pass.time_s()).collect();
+        let total = times.filter(|_| verdict == Verdict::Fits).map(|times| {
+            let [low, time_s, high] = [0, 1, 2].map(|i| times.iter().map(|time| time[i]).sum());
+            Total {
+                time_s,
+                time_range_s: [low, high],
+                tokens_per_s: self.problem.tokens() as f64 / time_s,
+            }
+        });
+        Ok(OpReport {
+            verdict,
+            reason,
+            hbm,
+            total,
+        })
+    }
+
+    /// What one chip would need in HBM if the logits were stored, by array; bytes.
+    pub fn unfused_hbm(&self, backward: bool) -> Vec<(&'static str, u128)> {
+        let devices = devices_per_chip(self.target) as u128;
+        let mut terms = self.device_problem.unfused_bytes(backward);
+        terms.iter_mut().for_each(|(_, bytes)| *bytes *= devices);
+        terms
+    }
+}
+
+/// Bytes that the steps other than launches read and write.
+fn array_bytes(program: &Program<LinearCeKernel>, steps: &[Step<LinearCeKernel>]) -> u64 {
+    let bytes = |id: ArrayId| program.arrays()[id.index()].bytes();
+    (steps.iter())
+        .map(|step| match step {
+            Step::Launch(_) => 0,
+            Step::Loop { count, body } => *count as u64 * array_bytes(program, body),
+            Step::Map { to, value } => {
+                let mut leaves = Vec::new();
+                expression_leaves(value, &mut leaves);
+                leaves.sort_unstable();
+                leaves.dedup();
+                bytes(*to) + leaves.into_iter().map(bytes).sum::<u64>()
+            }
+            Step::Total { from, to } | Step::Gather { from, to } => bytes(*from) + bytes(*to),
+        })
+        .sum()
+}
+
+fn expression_leaves(value: &Expr<ArrayId>, leaves: &mut Vec<ArrayId>) {
+    match value.node() {
+        Node::Constant(_) => {}
+        Node::Leaf(leaf) => leaves.push(*leaf),
+        Node::Unary(_, a) => expression_leaves(a, leaves),
+        Node::Binary(_, a, b) => [a, b]
+            .into_iter()
+            .for_each(|e| expression_leaves(e, leaves)),
+        Node::Select(mask, a, b) => {
+            mask_leaves(mask, leaves);
+            [a, b]
+                .into_iter()
+                .for_each(|e| expression_leaves(e, leaves));
+        }
+    }
+}
+
+fn mask_leaves(mask: &Mask<ArrayId>, leaves: &mut Vec<ArrayId>) {
+    match mask {
+        Mask::IntEqual(a, b) | Mask::IntLess(a, b) => {
+            for int in [a, b] {
+                if let Int::Leaf(leaf) = int {
+                    leaves.push(*leaf);
+                }
+            }
+        }
+        Mask::Equal(a, b) | Mask::Less(a, b) => {
+            [a, b]
+                .into_iter()
+                .for_each(|e| expression_leaves(e, leaves));
+        }
+        Mask::And(both) => [&both.0, &both.1]
+            .into_iter()
+            .for_each(|m| mask_leaves(m, leaves)),
+        Mask::Not(inner) => mask_leaves(inner, leaves),
+    }
+}

@@ -1,0 +1,106 @@
+use super::*;
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::Options;
+use tilecast_core::target::Target;
+
+fn request(target: &str) -> Request {
+    let problem = LinearCe::new(2048, 512, 8192, DType::Bf16, Options::default()).unwrap();
+    Request::new(problem, Target::by_name(target).unwrap(), 1, None).unwrap()
+}
+
+fn both(request: &Request) -> Space {
+    Space::new(request, [true; 2], [None; 2], &Strategy::ALL)
+}
+
+#[test]
+fn the_first_row_is_the_best_of_all_pairs() {
+    let request = request("v6e");
+    let mut space = both(&request);
+    // All pairs of a part of the space.
+    space.forward.truncate(30);
+    space.backward.truncate(60);
+    let rows = tune(&request, &space, || ()).unwrap();
+    let mut best = f64::INFINITY;
+    for &blocks in &space.forward {
+        let forward = request.forward(blocks).unwrap();
+        for &plan in &space.backward {
+            let backward = request.backward(plan).unwrap();
+            let report = request.total(&[&forward, &backward]).unwrap();
+            best = best.min(report.total.map_or(f64::INFINITY, |total| total.time_s));
+        }
+    }
+    assert_eq!(rows[0].report.total.unwrap().time_s, best);
+}
+
+#[test]
+fn every_candidate_has_a_row_and_rows_that_fit_come_first() {
+    for target in ["v4", "v5e", "v7x"] {
+        let request = request(target);
+        let space = both(&request);
+        let mut done = 0;
+        let rows = tune(&request, &space, || done += 1).unwrap();
+        assert_eq!(done, space.len());
+        // The pair of the two best stands for both.
+        assert_eq!(rows.len(), space.len() - 1);
+        assert!(rows.is_sorted_by_key(|row| row.report.verdict), "{target}");
+        for row in &rows {
+            assert_eq!(
+                row.report.total.is_some(),
+                row.report.verdict == Verdict::Fits
+            );
+            assert_eq!(
+                row.report.reason.is_none(),
+                row.report.verdict == Verdict::Fits
+            );
+        }
+        for &blocks in &space.forward {
+            assert!(rows.iter().any(|row| row.forward == Some(blocks)));
+        }
+        for &plan in &space.backward {
+            assert!(rows.iter().any(|row| row.backward == Some(plan)));
+        }
+    }
+}
+
+#[test]
+fn one_pass_can_be_tuned_alone() {
+    let request = request("v5p");
+    let space = Space::new(&request, [true, false], [None; 2], &Strategy::ALL);
+    let rows = tune(&request, &space, || ()).unwrap();
+    assert_eq!(rows.len(), space.forward.len());
+    assert!(rows.iter().all(|row| row.backward.is_none()));
+}
+
+#[test]
+fn chunks_keep_to_their_share_of_the_logits_where_one_block_does() {
+    for vocab in [1000, 32000, 128256, 262144] {
+        for dtype in [DType::Bf16, DType::F32] {
+            let problem = LinearCe::new(2048, 512, vocab, dtype, Options::default()).unwrap();
+            for v in [128, 1024, 8192] {
+                let sizes = chunk_columns(&problem, v);
+                assert!(!sizes.is_empty());
+                for columns in sizes {
+                    let share = (columns * dtype.size_bytes()) as f64 / (vocab * 4) as f64;
+                    assert!(
+                        share <= 0.1 || columns == v,
+                        "{vocab} {dtype} {v}: {columns}"
+                    );
+                    assert_eq!(columns % v, 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_nearest_fit_halves_columns_first() {
+    let problem = LinearCe::new(65536, 512, 128256, DType::Bf16, Options::default()).unwrap();
+    let request = Request::new(problem, Target::by_name("v4").unwrap(), 1, None).unwrap();
+    let blocks = Blocks {
+        b: 1024,
+        h: 512,
+        v: 4096,
+    };
+    let nearest = nearest_fit(&request, blocks, |blocks| request.forward(blocks)).unwrap();
+    assert_eq!(nearest, Some(Blocks { v: 2048, ..blocks }));
+}

@@ -1,0 +1,123 @@
+//! [`Verdict`]: whether something can run, and the sentences that say why not.
+
+use tilecast_core::budget::VmemLedger;
+use tilecast_core::spec::{Buffer, KernelSpec};
+use tilecast_core::target::Target;
+
+/// Whether a kernel or an op can run on a target, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    /// It can, as far as windows, scratch and arrays go.
+    Fits,
+    /// A kernel needs more VMEM than its limit.
+    VmemOom,
+    /// The arrays need more HBM than a chip has.
+    HbmOom,
+    /// The target does not take the kernel's blocks.
+    Invalid,
+}
+
+impl Verdict {
+    /// The name used in reports: `fits`, `vmem_oom`, `hbm_oom`, `invalid`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::VmemOom => "vmem_oom",
+            Self::HbmOom => "hbm_oom",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// Why a kernel does not fit VMEM, and what helps; `None` if it fits.
+pub(crate) fn vmem_reason(
+    spec: &KernelSpec,
+    ledger: &VmemLedger,
+    target: &Target,
+) -> Option<String> {
+    let largest = ledger.largest().filter(|_| !ledger.fits())?;
+    let used = ledger.used_bytes();
+    let limit = bytes(ledger.limit_bytes);
+    let limit = if ledger.limit_bytes == ledger.capacity_bytes {
+        format!("{target} has {limit}")
+    } else {
+        format!("the limit is {limit}")
+    };
+    let raise = if used <= ledger.capacity_bytes {
+        let kib = used.div_ceil(1 << 10);
+        format!(", or raise the limit to at least {kib} KiB (--vmem-limit-kib)")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "needs {} of VMEM, {limit}; the largest term is the {} `{}`{}, {}: choose smaller blocks{raise}",
+        bytes(used),
+        largest.kind.name(),
+        largest.name,
+        shape(spec, largest.name),
+        bytes(largest.bytes),
+    ))
+}
+
+/// The shape of a buffer of two dimensions: `` of 1024 x 4096 elements``.
+fn shape(spec: &KernelSpec, name: &str) -> String {
+    let found = spec.buffers().iter().find(|buffer| buffer.name == name);
+    let shape = found.map(|found| match &found.buffer {
+        Buffer::Window { operand, .. } => operand.block.as_slice(),
+        Buffer::Scratch { shape, .. } => shape.as_slice(),
+        _ => &[],
+    });
+    match shape {
+        Some([.., rows, columns]) => format!(" of {rows} x {columns} elements"),
+        _ => String::new(),
+    }
+}
+
+/// Why arrays do not fit HBM, and what helps; `None` if they fit.
+pub(crate) fn hbm_reason(
+    used: u64,
+    capacity: u64,
+    largest: Option<(&str, u64)>,
+    target: &Target,
+) -> Option<String> {
+    let (name, size) = largest.filter(|_| used > capacity)?;
+    Some(format!(
+        "the arrays need {} of HBM, a {target} chip has {}; the largest is `{name}`, {}: use fewer \
+         tokens or more chips, and for the backward pass `streaming` with small chunks",
+        bytes(used),
+        bytes(capacity),
+        bytes(size),
+    ))
+}
+
+/// Bytes for reading, with the exact number.
+fn bytes(bytes: u64) -> String {
+    format!("{} ({bytes} bytes)", bytes_text(bytes as f64))
+}
+
+/// Bytes for reading: `16.00 MiB`.
+pub fn bytes_text(bytes: f64) -> String {
+    const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
+    let (mut value, mut unit) = (bytes, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{value:.0} {}", UNITS[unit]),
+        _ => format!("{value:.2} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_the_largest_unit_that_fits() {
+        assert_eq!(bytes_text(512.0), "512 B");
+        assert_eq!(bytes_text(1536.0), "1.50 KiB");
+        assert_eq!(bytes_text(16.0 * 1024.0 * 1024.0), "16.00 MiB");
+        assert_eq!(bytes_text(1e15), "931322.57 GiB");
+    }
+}
