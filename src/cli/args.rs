@@ -1,0 +1,419 @@
+//! What commands share: options of a problem, how they become one, and errors.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
+use tilecast::core::target::{Target, UnknownTarget};
+use tilecast::cpu::simd::Level;
+use tilecast::{Blocks, DType, Options, Reduction, Strategy};
+
+/// A command that cannot do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The request is wrong: an option, a shape, a file.
+    #[error("{0}")]
+    Invalid(String),
+    /// The request may be right; we or the machine failed.
+    #[error("{0}")]
+    Failure(String),
+}
+
+impl CliError {
+    /// The request is wrong.
+    pub(crate) fn invalid(message: impl Display) -> Self {
+        Self::Invalid(message.to_string())
+    }
+
+    /// We failed.
+    pub(crate) fn failure(message: impl Display) -> Self {
+        Self::Failure(message.to_string())
+    }
+
+    /// The backend is one that this version does not have.
+    pub(crate) fn unavailable(backend: Backend) -> Self {
+        let name = backend.name();
+        Self::invalid(format_args!(
+            "backend {name} is not available in this version; use cpu or reference"
+        ))
+    }
+
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Invalid(_) => 2,
+            Self::Failure(_) => 1,
+        }
+    }
+}
+
+impl From<LinearCeError> for CliError {
+    fn from(error: LinearCeError) -> Self {
+        Self::invalid(error)
+    }
+}
+
+/// What is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Op {
+    /// Fused linear softmax cross-entropy: a language-model head and its loss.
+    LinearCe,
+}
+
+impl Op {
+    /// The name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::LinearCe => "linear-ce",
+        }
+    }
+}
+
+/// What computes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Backend {
+    /// The vector units of this machine.
+    Cpu,
+    /// The simulated TPU.
+    Sim,
+    /// The obvious loop in f64.
+    Reference,
+}
+
+impl Backend {
+    /// The name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Sim => "sim",
+            Self::Reference => "reference",
+        }
+    }
+}
+
+/// Which passes are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Pass {
+    /// Loss and logsumexp.
+    Forward,
+    /// Gradients.
+    Backward,
+    /// One after the other.
+    Both,
+}
+
+impl Pass {
+    /// Whether results of the forward pass are wanted.
+    pub(crate) const fn forward(self) -> bool {
+        matches!(self, Self::Forward | Self::Both)
+    }
+
+    /// Whether gradients are wanted.
+    pub(crate) const fn backward(self) -> bool {
+        matches!(self, Self::Backward | Self::Both)
+    }
+}
+
+/// A strategy, or the choice left to tilecast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StrategyChoice(pub(crate) Option<Strategy>);
+
+/// Options of the loss.
+#[derive(clap::Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Loss")]
+pub(crate) struct LossArgs {
+    /// Cap logits softly: C * tanh(logit / C)
+    #[arg(long, value_name = "C", allow_negative_numbers = true)]
+    pub(crate) soft_cap: Option<f32>,
+    /// Add L * lse^2 to the loss of each token
+    #[arg(
+        long,
+        value_name = "L",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub(crate) z_loss: f32,
+    /// Spread the share S of the target evenly over the vocabulary
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub(crate) label_smoothing: f32,
+    /// Leave out tokens with this label
+    #[arg(long, value_name = "I", allow_negative_numbers = true)]
+    pub(crate) ignore_index: Option<i32>,
+    /// How the losses of the tokens are combined
+    #[arg(long, default_value = "none", value_parser = reduction())]
+    pub(crate) reduction: Reduction,
+    /// Type of the gradients [default: that of the inputs]
+    #[arg(long, value_parser = dtype())]
+    pub(crate) grad_dtype: Option<DType>,
+    /// Type in which the streaming backward holds the gradient of the logits [default: f32 to run on
+    /// a CPU, that of the inputs on a TPU]
+    #[arg(long, value_parser = dtype())]
+    pub(crate) delta_dtype: Option<DType>,
+}
+
+impl LossArgs {
+    /// The options, for inputs with or without a bias and a weight.
+    pub(crate) fn options(&self, bias: bool, weight: bool) -> Options {
+        Options {
+            soft_cap: self.soft_cap,
+            z_loss: self.z_loss,
+            label_smoothing: self.label_smoothing,
+            ignore_index: self.ignore_index,
+            reduction: self.reduction,
+            bias,
+            weight,
+            grad_dtype: self.grad_dtype,
+            delta_dtype: self.delta_dtype,
+        }
+    }
+}
+
+/// How the op is cut up.
+#[derive(clap::Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Schedule")]
+pub(crate) struct ScheduleArgs {
+    /// Which passes
+    #[arg(long, value_enum, default_value_t = Pass::Both)]
+    pub(crate) pass: Pass,
+    /// Block sizes along tokens, hidden and vocabulary [default: chosen]
+    #[arg(long, value_name = "b,h,v", value_parser = parse_blocks, allow_hyphen_values = true)]
+    pub(crate) blocks: Option<Blocks>,
+    /// Block sizes of the backward pass [default: those of --blocks, or chosen]
+    #[arg(long, value_name = "b,h,v", value_parser = parse_blocks, allow_hyphen_values = true)]
+    pub(crate) backward_blocks: Option<Blocks>,
+    /// Structure of the backward pass
+    #[arg(long, default_value = "auto", value_parser = strategy())]
+    pub(crate) strategy: StrategyChoice,
+}
+
+impl ScheduleArgs {
+    /// The blocks of the backward pass, if any were given.
+    pub(crate) fn backward_blocks(&self) -> Option<Blocks> {
+        self.backward_blocks.or(self.blocks)
+    }
+}
+
+/// A problem described by numbers, without data.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Shape")]
+pub(crate) struct ProblemArgs {
+    /// Number of tokens, B
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
+    pub(crate) tokens: usize,
+    /// Size of a hidden state, H
+    #[arg(
+        long,
+        value_name = "H",
+        required_unless_present = "config",
+        allow_negative_numbers = true
+    )]
+    pub(crate) hidden: Option<usize>,
+    /// Size of the vocabulary, V
+    #[arg(
+        long,
+        value_name = "V",
+        required_unless_present = "config",
+        allow_negative_numbers = true
+    )]
+    pub(crate) vocab: Option<usize>,
+    /// Take H and V, unless given, from a Hugging Face config.json: hidden_size, vocab_size
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Type of the inputs
+    #[arg(long, default_value = "bf16", value_parser = dtype())]
+    pub(crate) dtype: DType,
+    /// The head has a bias [V]
+    #[arg(long)]
+    pub(crate) bias: bool,
+    /// Each token has a weight [B]
+    #[arg(long)]
+    pub(crate) weight: bool,
+    /// Number of chips that share the tokens evenly
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub(crate) chips: u32,
+    #[command(flatten)]
+    pub(crate) loss: LossArgs,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleArgs,
+}
+
+impl ProblemArgs {
+    /// The op on all tokens.
+    ///
+    /// # Errors
+    /// A config that cannot be read or lacks a size; whatever [`LinearCe::new`] refuses.
+    pub(crate) fn problem(&self) -> Result<LinearCe, CliError> {
+        let (mut hidden, mut vocab) = (self.hidden, self.vocab);
+        if let Some(path) = &self.config {
+            let config = Config::read(path)?;
+            hidden = Some(hidden.map_or_else(|| config.size("hidden_size"), Ok)?);
+            vocab = Some(vocab.map_or_else(|| config.size("vocab_size"), Ok)?);
+        }
+        let missing = |name| CliError::invalid(format_args!("give {name} or --config"));
+        let hidden = hidden.ok_or_else(|| missing("--hidden"))?;
+        let vocab = vocab.ok_or_else(|| missing("--vocab"))?;
+        let options = self.loss.options(self.bias, self.weight);
+        Ok(LinearCe::new(
+            self.tokens,
+            hidden,
+            vocab,
+            self.dtype,
+            options,
+        )?)
+    }
+}
+
+/// A model's config.json.
+struct Config<'a> {
+    path: &'a Path,
+    json: serde_json::Value,
+}
+
+impl<'a> Config<'a> {
+    /// Real ones have a few KiB.
+    const LIMIT_BYTES: u64 = 16 << 20;
+
+    fn read(path: &'a Path) -> Result<Self, CliError> {
+        let shown = path.display();
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(Self::LIMIT_BYTES + 1).read_to_string(&mut text))
+            .map_err(|error| CliError::invalid(format_args!("cannot read {shown}: {error}")))?;
+        if text.len() as u64 > Self::LIMIT_BYTES {
+            return Err(CliError::invalid(format_args!(
+                "{shown} has more than {} bytes; give a model's config.json",
+                Self::LIMIT_BYTES
+            )));
+        }
+        let json = serde_json::from_str(&text)
+            .map_err(|error| CliError::invalid(format_args!("{shown} is not JSON: {error}")))?;
+        Ok(Self { path, json })
+    }
+
+    /// A size, of the model or, where it has several parts, of its language model.
+    fn size(&self, key: &str) -> Result<usize, CliError> {
+        let path = self.path.display();
+        let found = self.json.get(key);
+        let value = found
+            .or_else(|| self.json.get("text_config")?.get(key))
+            .ok_or_else(|| {
+                let option = if key == "hidden_size" {
+                    "--hidden"
+                } else {
+                    "--vocab"
+                };
+                CliError::invalid(format_args!("{path} has no {key}; give {option}"))
+            })?;
+        let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
+        size.ok_or_else(|| {
+            CliError::invalid(format_args!(
+                "{path}: {key} is {value}; it must be a whole number of at least 1"
+            ))
+        })
+    }
+}
+
+/// A parser of the names in a list.
+fn one_of<T: Clone + Send + Sync + 'static>(
+    choices: impl IntoIterator<Item = (&'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let choices: Vec<_> = choices.into_iter().collect();
+    PossibleValuesParser::new(choices.iter().map(|(name, _)| *name)).map(move |given| {
+        let found = choices.iter().find(|(name, _)| *name == given);
+        found.expect("clap lets no other name through").1.clone()
+    })
+}
+
+/// A parser of the floating-point types.
+pub(crate) fn dtype() -> impl TypedValueParser<Value = DType> {
+    one_of([DType::Bf16, DType::F32].map(|dtype| (dtype.name(), dtype)))
+}
+
+fn reduction() -> impl TypedValueParser<Value = Reduction> {
+    one_of([
+        ("none", Reduction::None),
+        ("sum", Reduction::Sum),
+        ("mean", Reduction::Mean),
+    ])
+}
+
+fn strategy() -> impl TypedValueParser<Value = StrategyChoice> {
+    let named = Strategy::ALL.map(|strategy| (strategy.name(), StrategyChoice(Some(strategy))));
+    one_of([("auto", StrategyChoice(None))].into_iter().chain(named))
+}
+
+/// A parser of instruction sets.
+pub(crate) fn level() -> impl TypedValueParser<Value = Level> {
+    // Also without the hyphen, as processor flags are spelled.
+    let short = ("avx512bf16", Level::Avx512Bf16);
+    let named = Level::ALL.map(|level| (level.name(), level));
+    one_of(named.into_iter().chain([short]))
+}
+
+/// The target of a name or alias, for clap.
+///
+/// # Errors
+/// The names there are.
+pub(crate) fn parse_target(name: &str) -> Result<&'static Target, UnknownTarget> {
+    Target::by_name(name)
+}
+
+/// `b,h,v`
+///
+/// # Errors
+/// What is wrong, and with which number.
+pub(crate) fn parse_blocks(text: &str) -> Result<Blocks, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [b, h, v] = parts[..] else {
+        return Err(format!(
+            "{} numbers; give three, for tokens, hidden and vocabulary: 128,512,1024",
+            parts.len()
+        ));
+    };
+    let size = |name: &str, text: &str| match text.parse::<u32>() {
+        Ok(size @ 1..=MAX_BLOCK) => Ok(size as usize),
+        _ => Err(format!(
+            "block size {name} is `{text}`; it must be a whole number from 1 to {MAX_BLOCK}"
+        )),
+    };
+    Ok(Blocks {
+        b: size("b", b)?,
+        h: size("h", h)?,
+        v: size("v", v)?,
+    })
+}
+
+/// The largest dimension there is.
+const MAX_BLOCK: u32 = i32::MAX as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_three_numbers() {
+        assert_eq!(
+            parse_blocks("8, 16,32").unwrap(),
+            Blocks { b: 8, h: 16, v: 32 }
+        );
+        for (text, error) in [
+            ("8,16", "2 numbers; give three"),
+            (
+                "8,0,32",
+                "block size h is `0`; it must be a whole number from 1 to 2147483647",
+            ),
+            ("8,16,2147483648", "block size v is `2147483648`"),
+            ("a,16,32", "block size b is `a`"),
+        ] {
+            assert!(parse_blocks(text).unwrap_err().contains(error), "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The document of `simulate --json`. Fields are `null` where there is no answer; none are left out.
+
+use serde_json::{Value, json};
+use tilecast::Blocks;
+use tilecast::sim::kernel::KernelReport;
+
+use super::{Simulation, sum};
+use crate::cli::report::{
+    assumptions, blocks_json, bounds_json, not_predicted_json, range_json, shape_json,
+};
+
+impl Simulation<'_> {
+    /// Everything that is known about the configuration.
+    pub(super) fn document(&self) -> Value {
+        let report = self.report();
+        let tokens = self.request.problem().tokens() as f64;
+        let kernels: Vec<Value> = self
+            .kernels()
+            .map(|(pass, blocks, kernel)| kernel_json(pass, blocks, kernel, tokens))
+            .collect();
+        let arrays: Vec<Value> = (self.passes.iter())
+            .map(|(pass, report)| {
+                json!({ "pass": pass, "bytes": report.array_bytes, "time_s": report.array_s })
+            })
+            .collect();
+        let terms = |terms: &[(&'static str, u128)]| -> Vec<Value> {
+            let term =
+                |&(name, bytes): &(&str, u128)| json!({ "name": name, "bytes": saturated(bytes) });
+            terms.iter().map(term).collect()
+        };
+        let unfused = self.unfused();
+        let used: Vec<_> = report
+            .hbm
+            .terms
+            .iter()
+            .map(|&(name, bytes)| (name, bytes.into()))
+            .collect();
+        let plan = self.row.backward;
+        json!({
+            "op": self.op.name(),
+            "target": self.request.target().name,
+            "dtype": self.request.problem().dtype().name(),
+            "shape": shape_json(self.request),
+            "chips": self.request.chips(),
+            "verdict": report.verdict.name(),
+            "reason": report.reason,
+            "hint": self.hint,
+            "strategy": plan.map(|plan| plan.strategy().name()),
+            "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
+            "kernels": kernels,
+            "array_operations": arrays,
+            "hbm": {
+                "used_bytes": report.hbm.used_bytes,
+                "capacity_bytes": report.hbm.capacity_bytes,
+                "terms": terms(&used),
+            },
+            "unfused_hbm": { "used_bytes": saturated(sum(&unfused)), "terms": terms(&unfused) },
+            "total": {
+                "time_s": report.total.map(|total| total.time_s),
+                "time_range_s": range_json(report.total.map(|total| total.time_range_s)),
+                "tokens_per_s": report.total.map(|total| total.tokens_per_s),
+            },
+            "not_predicted": not_predicted_json(),
+            "assumptions": assumptions(self.request),
+        })
+    }
+}
+
+fn kernel_json(pass: &str, blocks: Blocks, kernel: &KernelReport, tokens: f64) -> Value {
+    let vmem = &kernel.vmem;
+    let terms: Vec<Value> = (vmem.terms.iter())
+        .map(|term| {
+            json!({
+                "name": term.name,
+                "kind": term.kind.name(),
+                "bytes": term.bytes,
+                "buffers": term.buffers,
+            })
+        })
+        .collect();
+    let prediction = kernel.prediction;
+    json!({
+        "name": kernel.name,
+        "pass": pass,
+        "blocks": blocks_json(Some(blocks)),
+        "verdict": kernel.verdict.name(),
+        "reason": kernel.reason,
+        "vmem": {
+            "used_bytes": vmem.used_bytes(),
+            "limit_bytes": vmem.limit_bytes,
+            "capacity_bytes": vmem.capacity_bytes,
+            "terms": terms,
+            "spill_bytes": null,
+        },
+        "cycles_per_core": prediction.map(|p| p.cycles_per_core),
+        "grid_steps": kernel.grid_steps,
+        "launches": kernel.launches,
+        "time_s": prediction.map(|p| p.time_s),
+        "time_range_s": range_json(prediction.map(|p| p.time_range_s)),
+        "tokens_per_s": prediction.map(|p| tokens / p.time_s),
+        "mxu_fraction": prediction.map(|p| p.mxu_fraction()),
+        "hbm_traffic_bytes": prediction.map(|p| p.hbm_bytes),
+        "bounds_s": bounds_json(prediction.map(|p| p.bounds)),
+        "bottleneck": prediction.map(|p| p.bounds.binding().0),
+    })
+}
+
+/// JSON has no integers beyond 64 bits; no memory has either.
+fn saturated(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

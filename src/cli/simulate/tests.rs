@@ -1,0 +1,159 @@
+use clap::Parser;
+use serde_json::Value;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn document(line: &str) -> Value {
+    let words = ["simulate"].into_iter().chain(line.split(' '));
+    let Line { args } = Line::try_parse_from(words).unwrap();
+    let request = request(&args.problem, args.target, args.vmem_limit_kib).unwrap();
+    let rows = tune(&request, &space(&args.problem, &request), || ()).unwrap();
+    Simulation::new(args.op, &request, &rows[0])
+        .unwrap()
+        .document()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+const V4: &str = "linear-ce --target v4 --tokens 65536 --hidden 512 --vocab 128256";
+
+#[test]
+fn the_document_has_the_fields_of_the_contract_whether_it_fits_or_not() {
+    for blocks in ["1024,512,1024", "1024,512,4096"] {
+        let document = document(&format!("{V4} --blocks {blocks}"));
+        assert_eq!(
+            keys(&document),
+            [
+                "op",
+                "target",
+                "dtype",
+                "shape",
+                "chips",
+                "verdict",
+                "reason",
+                "hint",
+                "strategy",
+                "chunk_columns",
+                "kernels",
+                "array_operations",
+                "hbm",
+                "unfused_hbm",
+                "total",
+                "not_predicted",
+                "assumptions",
+            ]
+        );
+        assert_eq!(keys(&document["shape"]), ["tokens", "hidden", "vocab"]);
+        assert_eq!(
+            keys(&document["hbm"]),
+            ["used_bytes", "capacity_bytes", "terms"]
+        );
+        assert_eq!(keys(&document["hbm"]["terms"][0]), ["name", "bytes"]);
+        assert_eq!(
+            keys(&document["total"]),
+            ["time_s", "time_range_s", "tokens_per_s"]
+        );
+        let kernels = document["kernels"].as_array().unwrap();
+        assert!(kernels.len() >= 2);
+        for kernel in kernels {
+            assert_eq!(
+                keys(kernel),
+                [
+                    "name",
+                    "pass",
+                    "blocks",
+                    "verdict",
+                    "reason",
+                    "vmem",
+                    "cycles_per_core",
+                    "grid_steps",
+                    "launches",
+                    "time_s",
+                    "time_range_s",
+                    "tokens_per_s",
+                    "mxu_fraction",
+                    "hbm_traffic_bytes",
+                    "bounds_s",
+                    "bottleneck",
+                ]
+            );
+            assert_eq!(keys(&kernel["blocks"]), ["b", "h", "v"]);
+            assert_eq!(
+                keys(&kernel["vmem"]),
+                [
+                    "used_bytes",
+                    "limit_bytes",
+                    "capacity_bytes",
+                    "terms",
+                    "spill_bytes"
+                ]
+            );
+            assert_eq!(
+                keys(&kernel["vmem"]["terms"][0]),
+                ["name", "kind", "bytes", "buffers"]
+            );
+            assert_eq!(
+                keys(&kernel["bounds_s"]),
+                ["mxu", "vpu", "eup", "xlu", "load_store", "scalar", "hbm"]
+            );
+            assert_eq!(kernel["time_s"].is_null(), kernel["verdict"] != "fits");
+        }
+    }
+}
+
+#[test]
+fn logits_that_do_not_fit_are_named_with_blocks_that_do() {
+    let fits = document(&format!("{V4} --blocks 1024,512,1024"));
+    assert_eq!(fits["verdict"], "fits");
+    let over = document(&format!("{V4} --blocks 1024,512,4096"));
+    assert_eq!(over["verdict"], "vmem_oom");
+    assert!(
+        over["reason"]
+            .as_str()
+            .unwrap()
+            .contains("`logits` of 1024 x 4096 elements")
+    );
+    assert_eq!(
+        over["hint"],
+        "nearest that fit: --blocks 1024,512,2048 --backward-blocks 1024,512,1024"
+    );
+    assert!(over["total"]["time_s"].is_null());
+}
+
+#[test]
+fn one_pass_alone_has_only_its_kernels() {
+    let document = document(&format!("{V4} --pass forward --blocks 1024,512,1024"));
+    assert_eq!(document["kernels"].as_array().unwrap().len(), 1);
+    assert!(document["strategy"].is_null());
+}
+
+#[test]
+fn logits_that_are_not_stored_are_reported() {
+    let document = document(&format!("{V4} --blocks 1024,512,1024"));
+    let terms = document["unfused_hbm"]["terms"].as_array().unwrap();
+    let logits = terms
+        .iter()
+        .find(|term| term["name"] == "logits, f32")
+        .unwrap();
+    assert_eq!(logits["bytes"], 65536_u64 * 128256 * 4);
+}
+
+#[test]
+fn bars_are_cut_off_where_a_term_exceeds_the_whole() {
+    assert_eq!(bar(1, 2), format!("{} 50 %", "#".repeat(20)));
+    assert_eq!(bar(3, 2), format!("{}> 150 %", "#".repeat(40)));
+    assert_eq!(bar(0, 0), " 0 %");
+}

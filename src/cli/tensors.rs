@@ -1,0 +1,238 @@
+//! Safetensors files: read tensor by tensor, written in one piece or not at all.
+//!
+//! A file is `N: u64 | header: N bytes of JSON | data`. Nothing in it is believed. The length of the
+//! header is compared with the size of the file before it is read; types, shapes and offsets are
+//! checked against each other (by the `safetensors` crate) and against the size of the file before
+//! any data are. So a file makes us allocate at most its own size. Only tensors that are asked for
+//! are read, straight into memory of their element type.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use bytemuck::Pod;
+pub(crate) use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use super::args::CliError;
+
+#[cfg(target_endian = "big")]
+compile_error!("safetensors files are little-endian; reading them here would need byte swaps");
+
+/// Bytes of the length in front of the header.
+const LENGTH_BYTES: u64 = 8;
+/// The format's limit.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// A file open for reading.
+#[derive(Debug)]
+pub(crate) struct TensorFile {
+    path: PathBuf,
+    file: File,
+    data_start: u64,
+    metadata: Metadata,
+}
+
+impl TensorFile {
+    /// Opens a file and checks its header against its size.
+    ///
+    /// # Errors
+    /// No such file, not a safetensors file, or one whose parts disagree.
+    pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
+        let shown = path.display();
+        let wrong = |what: String| CliError::invalid(format_args!("{shown}: {what}"));
+        let unreadable =
+            |error: io::Error| CliError::invalid(format_args!("cannot read {shown}: {error}"));
+        let mut file = File::open(path).map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
+        if !about.is_file() {
+            return Err(wrong("not a regular file; give a safetensors file".into()));
+        }
+        let file_bytes = about.len();
+        let Some(rest_bytes) = file_bytes.checked_sub(LENGTH_BYTES) else {
+            return Err(wrong(format!(
+                "{file_bytes} bytes; a safetensors file has at least {LENGTH_BYTES}"
+            )));
+        };
+        let mut length = [0; LENGTH_BYTES as usize];
+        file.read_exact(&mut length).map_err(unreadable)?;
+        let header_bytes = u64::from_le_bytes(length);
+        let limit = rest_bytes.min(MAX_HEADER_BYTES);
+        if header_bytes > limit {
+            return Err(wrong(format!(
+                "the header claims {header_bytes} bytes, at most {limit} are possible; the file is truncated \
+                 or not a safetensors file"
+            )));
+        }
+        let mut header = zeros(header_bytes)?;
+        file.read_exact(&mut header).map_err(unreadable)?;
+        let metadata: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| wrong(format!("the header is invalid: {error}")))?;
+        let data_bytes = rest_bytes - header_bytes;
+        let claimed_bytes = metadata.data_len();
+        if claimed_bytes as u64 != data_bytes {
+            return Err(wrong(format!(
+                "the tensors take {claimed_bytes} bytes, but {data_bytes} follow the header; the file is \
+                 truncated or damaged"
+            )));
+        }
+        Ok(Self {
+            path: path.into(),
+            file,
+            data_start: LENGTH_BYTES + header_bytes,
+            metadata,
+        })
+    }
+
+    /// Type and shape of a tensor, if it is there.
+    pub(crate) fn info(&self, name: &str) -> Option<&TensorInfo> {
+        self.metadata.info(name)
+    }
+
+    /// The names of all tensors, in the order of their data.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+
+    /// The elements of a tensor that is there and whose elements have the size of `T`.
+    ///
+    /// # Errors
+    /// Memory is short, or the file changed after it was opened.
+    pub(crate) fn read<T: Pod>(&mut self, name: &str) -> Result<Vec<T>, CliError> {
+        let (begin, end) = self
+            .info(name)
+            .expect("only tensors that are there are read")
+            .data_offsets;
+        let mut data = zeros((end - begin) as u64 / size_of::<T>() as u64)?;
+        self.file
+            .seek(SeekFrom::Start(self.data_start + begin as u64))
+            .and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(&mut data)))
+            .map_err(|error| {
+                let path = self.path.display();
+                CliError::invalid(format_args!("cannot read {name} in {path}: {error}"))
+            })?;
+        Ok(data)
+    }
+}
+
+/// Memory to read into; an error where there is not enough.
+fn zeros<T: Pod>(len: u64) -> Result<Vec<T>, CliError> {
+    let mut data = Vec::new();
+    usize::try_from(len)
+        .ok()
+        .filter(|&len| data.try_reserve_exact(len).is_ok())
+        .map(|len| {
+            data.resize(len, T::zeroed());
+            data
+        })
+        .ok_or_else(|| {
+            let bytes = u128::from(len) * size_of::<T>() as u128;
+            CliError::failure(format_args!("not enough memory for {bytes} bytes of input"))
+        })
+}
+
+/// A tensor to write.
+#[derive(Debug)]
+pub(crate) struct Tensor<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    /// Its elements, row-major and little-endian.
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A place to write to that existed when it was checked.
+#[derive(Debug)]
+pub(crate) struct Output {
+    path: PathBuf,
+    folder: PathBuf,
+}
+
+impl Output {
+    /// Checks, before any work, that a file can be written at `path`.
+    ///
+    /// # Errors
+    /// The folder is missing or cannot be written to, or there is something that is no file.
+    pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
+        let wrong = |what: &dyn std::fmt::Display| {
+            CliError::invalid(format_args!("cannot write {}: {what}", path.display()))
+        };
+        // A link is followed; replacing it would leave the file that is meant as it was.
+        let target = match fs::canonicalize(path) {
+            Ok(target) if target.is_file() => target,
+            Ok(_) => return Err(wrong(&"there is something that is not a file")),
+            Err(_) => path.into(),
+        };
+        if target.file_name().is_none() {
+            return Err(wrong(&"the path does not end in a file name"));
+        }
+        let folder = match target.parent() {
+            Some(folder) if folder != Path::new("") => folder.into(),
+            _ => PathBuf::from("."),
+        };
+        if !folder.is_dir() {
+            return Err(wrong(&format_args!(
+                "there is no folder {}",
+                folder.display()
+            )));
+        }
+        let output = Self {
+            path: target,
+            folder,
+        };
+        output.temporary().map_err(|error| wrong(&error))?;
+        Ok(output)
+    }
+
+    /// A file beside the target; it vanishes when dropped.
+    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".tilecast-").suffix(".tmp");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.tempfile_in(&self.folder)
+    }
+
+    /// Writes the file: all of it, or none.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn write(&self, mut tensors: Vec<Tensor<'_>>) -> Result<(), CliError> {
+        // Larger elements first, so that all are aligned.
+        tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
+        self.try_write(&tensors).map_err(|error| {
+            CliError::failure(format_args!(
+                "cannot write {}: {error}",
+                self.path.display()
+            ))
+        })
+    }
+
+    fn try_write(&self, tensors: &[Tensor<'_>]) -> io::Result<()> {
+        let mut end = 0;
+        let infos = tensors.iter().map(|tensor| {
+            let begin = end;
+            end += tensor.bytes.len();
+            let info = TensorInfo {
+                dtype: tensor.dtype,
+                shape: tensor.shape.clone(),
+                data_offsets: (begin, end),
+            };
+            (tensor.name.to_string(), info)
+        });
+        let metadata = Metadata::new(None, infos.collect()).map_err(io::Error::other)?;
+        let mut header = serde_json::to_vec(&metadata)?;
+        header.resize(header.len().next_multiple_of(LENGTH_BYTES as usize), b' ');
+        let file = self.temporary()?;
+        let mut writer = BufWriter::new(file.as_file());
+        writer.write_all(&(header.len() as u64).to_le_bytes())?;
+        writer.write_all(&header)?;
+        for tensor in tensors {
+            writer.write_all(tensor.bytes)?;
+        }
+        writer.flush()?;
+        drop(writer);
+        file.persist(&self.path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
