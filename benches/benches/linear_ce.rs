@@ -60,7 +60,9 @@ fn losses(c: &mut Criterion) {
         let flops = 2 * (b * h * v) as u64;
 
         let mut group = c.benchmark_group(format!("forward/{shape}"));
-        group.sample_size(10).throughput(Throughput::Elements(flops));
+        group
+            .sample_size(10)
+            .throughput(Throughput::Elements(flops));
         group.bench_function("matrixmultiply f32, product only", |bench| {
             let view = |data, rows, columns| ArrayView2::from_shape((rows, columns), data).unwrap();
             let (x, w) = (view(&x[..], b, h), view(&w[..], h, v));
@@ -77,7 +79,9 @@ fn losses(c: &mut Criterion) {
         group.finish();
 
         let mut group = c.benchmark_group(format!("forward+backward/{shape}"));
-        group.sample_size(10).throughput(Throughput::Elements(3 * flops));
+        group
+            .sample_size(10)
+            .throughput(Throughput::Elements(3 * flops));
         for (name, call) in [("f32", &f32_call), ("bf16", &bf16_call)] {
             for threads in [1, 2] {
                 let call = call.clone().on(Cpu::new().threads(threads));
