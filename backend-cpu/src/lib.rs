@@ -7,7 +7,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`array`] | borrowed arrays of any stride |
+//! | [`mod@array`] | borrowed arrays of any stride |
 //! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
 //! | [`gemm`] | packed matrix products |
 //! | `tiles`, `buffers`, `panels`, `evaluate` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
