@@ -140,18 +140,14 @@ impl Cores {
 }
 
 /// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
-/// hidden blocks, and whole dimensions where they are small.
+/// hidden blocks.
 pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
     let lanes = target.lanes.value;
     let powers = |size: usize, largest: usize| {
-        let mut sizes: Vec<usize> = (0..)
+        // A small array still takes one block of the target's tile, which then overhangs it.
+        (0..)
             .map(|i| lanes << i)
-            .take_while(|&block| block <= largest && block < 2 * size)
-            .collect();
-        if size <= lanes {
-            sizes = alloc::vec![size];
-        }
-        sizes
+            .take_while(move |&block| block == lanes || block <= largest && block < 2 * size)
     };
     let mut hidden: Vec<usize> = (1..=problem.hidden / lanes)
         .map(|i| i * lanes)
@@ -161,9 +157,9 @@ pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
         hidden.push(problem.hidden);
     }
     let mut found = Vec::new();
-    for &b in &powers(problem.tokens, 8192) {
+    for b in powers(problem.tokens, 8192) {
         for &h in &hidden {
-            for &v in &powers(problem.vocab, 8192) {
+            for v in powers(problem.vocab, 8192) {
                 found.push(Blocks { b, h, v });
             }
         }

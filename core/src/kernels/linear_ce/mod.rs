@@ -348,6 +348,18 @@ impl LinearCe {
         program::backward(self, schedule)
     }
 
+    /// Both passes in one program: the inputs of the forward pass, `d_loss` and `d_lse` to `loss`,
+    /// `lse`, `dx`, `dw`, (`dbias`).
+    ///
+    /// # Errors
+    /// A schedule that the specs refuse.
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<LinearCeKernel>, LinearCeError> {
+        program::both(self, schedule)
+    }
+
     /// What the same op needs in HBM when the logits are stored, as frameworks do without a fused
     /// kernel: inputs, outputs, the logits in f32 and, for a backward pass, their gradient. Bytes.
     pub fn unfused_bytes(&self, backward: bool) -> Vec<(&'static str, u128)> {

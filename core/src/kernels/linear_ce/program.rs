@@ -145,9 +145,38 @@ fn token_weight(
 
 pub(super) fn forward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
     schedule.check()?;
-    let b = problem.tokens;
     let mut program = Program::new("linear_ce forward");
     let inputs = Inputs::declare(&mut program, problem)?;
+    add_forward(&mut program, problem, schedule, &inputs)?;
+    Ok(program)
+}
+
+pub(super) fn backward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
+    schedule.check()?;
+    let mut program = Program::new("linear_ce backward");
+    let inputs = Inputs::declare(&mut program, problem)?;
+    let lse = program.array(Role::Input, "lse", DType::F32, [problem.tokens]);
+    add_backward(&mut program, problem, schedule, &inputs, lse)?;
+    Ok(program)
+}
+
+pub(super) fn both(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
+    schedule.check()?;
+    let mut program = Program::new("linear_ce forward and backward");
+    let inputs = Inputs::declare(&mut program, problem)?;
+    let lse = add_forward(&mut program, problem, schedule, &inputs)?;
+    add_backward(&mut program, problem, schedule, &inputs, lse)?;
+    Ok(program)
+}
+
+/// The forward pass; returns the logsumexp.
+fn add_forward(
+    program: &mut Ce,
+    problem: &LinearCe,
+    schedule: &Schedule,
+    inputs: &Inputs,
+) -> Result<ArrayId, LinearCeError> {
+    let b = problem.tokens;
     let reduced = problem.options.reduction != Reduction::None;
     let (per_token, name) = match reduced {
         true => (Role::Temporary, "token_loss"),
@@ -168,16 +197,19 @@ pub(super) fn forward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, Lin
             to,
         })?;
     }
-    Ok(program)
+    Ok(lse)
 }
 
-pub(super) fn backward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
-    schedule.check()?;
+/// The backward pass, from the logsumexp.
+fn add_backward(
+    program: &mut Ce,
+    problem: &LinearCe,
+    schedule: &Schedule,
+    inputs: &Inputs,
+    lse: ArrayId,
+) -> Result<(), LinearCeError> {
     let (b, h, v) = (problem.tokens, problem.hidden, problem.vocab);
-    let mut program = Program::new("linear_ce backward");
-    let inputs = Inputs::declare(&mut program, problem)?;
-    let lse = program.array(Role::Input, "lse", DType::F32, [b]);
-    let d_loss = cotangent(&mut program, problem)?;
+    let d_loss = cotangent(program, problem)?;
     let d_lse = program.array(Role::Input, "d_lse", DType::F32, [b]);
     let grad = problem.grad_dtype();
     let gradients = Gradients {
@@ -189,19 +221,12 @@ pub(super) fn backward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, Li
     let operands: alloc::vec::Vec<ArrayId> =
         inputs.operands().chain([lse, d_loss, d_lse]).collect();
     match schedule.strategy {
-        Strategy::Combined => combined(&mut program, problem, schedule, &operands, &gradients)?,
+        Strategy::Combined => combined(program, problem, schedule, &operands, &gradients)?,
         Strategy::Streaming => {
-            streaming(
-                &mut program,
-                problem,
-                schedule,
-                &inputs,
-                &operands,
-                &gradients,
-            )?;
+            streaming(program, problem, schedule, inputs, &operands, &gradients)?;
         }
     }
-    Ok(program)
+    Ok(())
 }
 
 struct Gradients {

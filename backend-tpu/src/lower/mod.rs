@@ -1,0 +1,355 @@
+//! Records a kernel as a Mosaic module.
+//!
+//! The kernel's body runs once, with symbols for grid indices; every primitive appends the
+//! operations that do it. The result is one function with a grid, a window for each operand and a
+//! small function for each window's index map: what Pallas makes of a `pallas_call`.
+
+mod emitter;
+mod memory;
+mod recording;
+mod scalar;
+mod tile_ops;
+mod vectors;
+
+use std::cell::RefCell;
+
+use thiserror::Error;
+use tilecast_core::program::Kernel;
+use tilecast_core::spec::{
+    Access, Affine, Blocked, Buffer, KernelSpec, Layout, MapVariable, Semantics,
+};
+
+use tilecast_core::view::BufferId;
+
+use crate::mosaic::{AttributeKind, Module, Region, TypeKind, Value};
+use emitter::{Emitter, element_type, f32_type, integer};
+use recording::{LANES, Recording, Slot};
+pub use scalar::Scalar;
+pub use tile_ops::{Condition, Recorder};
+
+/// Why a kernel cannot be recorded.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum LowerError {
+    /// The kernel uses something that has no lowering.
+    #[error("{kernel}: {what}")]
+    Unsupported {
+        /// Kernel.
+        kernel: String,
+        /// What it is, and what to do instead.
+        what: String,
+    },
+}
+
+/// How products of f32 operands are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum F32Products {
+    /// To f32 accuracy: six passes of the matrix unit.
+    #[default]
+    Exact,
+    /// Operands rounded to bf16: one pass, what JAX does unless told otherwise.
+    Rounded,
+}
+
+/// Records `kernel`.
+///
+/// # Errors
+/// [`LowerError`] names what has no lowering.
+pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, LowerError> {
+    let spec = kernel.spec();
+    let emit = Emitter::new(spec.name());
+    let (region, entry) = emit.function();
+    emit.block.set(entry);
+    let (grid, scalars) = declare_symbols(&emit, spec);
+    let slots = declare_slots(&emit, spec);
+    let recording = Recording {
+        emit,
+        spec,
+        grid,
+        scalars,
+        slots,
+        exact_f32: products == F32Products::Exact,
+        error: RefCell::new(None),
+    };
+    record(kernel, &recording);
+    let Recording { emit, error, .. } = recording;
+    if let Some(error) = error.into_inner() {
+        return Err(error);
+    }
+    emit.op("func.return", &[], &[], &[]);
+    finish_function(&emit, region, spec);
+    for (i, argument) in signature(spec).into_iter().enumerate() {
+        if let Some((layout, operand)) = window(spec, argument) {
+            transform(&emit, i, layout, operand, spec);
+        }
+    }
+    Ok(emit.module.into_inner())
+}
+
+/// A function of its own: the recording is borrowed for as long as the symbols live.
+fn record(kernel: &impl Kernel, recording: &Recording<'_>) {
+    kernel.body(&Recorder(recording));
+}
+
+/// Grid indices and scalar operands: the first arguments of the kernel and of its index maps.
+fn declare_symbols(emit: &Emitter, spec: &KernelSpec) -> (Vec<Value>, Vec<Value>) {
+    let i32 = emit.i32();
+    let grid = spec.grid().iter().map(|_| emit.argument(i32)).collect();
+    let scalar = |len| emit.argument(emit.memref(&[len], integer(32), "smem"));
+    let scalars = spec
+        .scalars()
+        .iter()
+        .map(|operand| scalar(operand.len))
+        .collect();
+    (grid, scalars)
+}
+
+/// An array argument of the recorded function, between the scalars and the scratch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Argument {
+    /// An input window.
+    Input(BufferId),
+    /// What an output held before, for outputs of which a launch writes only some blocks. The
+    /// kernel does not look at it; it is there to be the same memory as the output.
+    Before(BufferId),
+    /// An output window, or an array the kernel writes by copies.
+    Output(BufferId),
+}
+
+impl Argument {
+    pub(crate) const fn buffer(self) -> BufferId {
+        match self {
+            Self::Input(buffer) | Self::Before(buffer) | Self::Output(buffer) => buffer,
+        }
+    }
+}
+
+/// The array arguments in the order of the dialect: inputs, then outputs.
+pub(crate) fn signature(spec: &KernelSpec) -> Vec<Argument> {
+    let is_input = |buffer: &Buffer| {
+        let input = Access::Input;
+        matches!(buffer, Buffer::Window { access, .. } if *access == input)
+    };
+    let depends_on_scalar = |operand: &Blocked| {
+        let scalar = |v| matches!(v, MapVariable::Scalar(..));
+        operand.map.iter().any(|index| index.depends_on(&scalar))
+    };
+    let inputs = (spec.operands())
+        .filter(|(_, named, _)| is_input(&named.buffer))
+        .map(|(id, ..)| Argument::Input(id));
+    let outputs = || {
+        spec.operands()
+            .filter(|(_, named, _)| !is_input(&named.buffer))
+    };
+    let before = outputs()
+        .filter(|(_, _, operand)| depends_on_scalar(operand))
+        .map(|(id, ..)| Argument::Before(id));
+    inputs
+        .chain(before)
+        .chain(outputs().map(|(id, ..)| Argument::Output(id)))
+        .collect()
+}
+
+/// The memory of every buffer, as arguments in the order of the dialect: arrays, then scratch.
+fn declare_slots(emit: &Emitter, spec: &KernelSpec) -> Vec<Slot> {
+    let buffers = spec.buffers();
+    let mut slots = vec![None; buffers.len()];
+    for argument in signature(spec) {
+        let i = argument.buffer().index();
+        if let Argument::Before(_) = argument {
+            let operand = buffers[i].buffer.operand().expect("arguments are operands");
+            let element = element_type(operand.dtype);
+            emit.argument(emit.memref(&operand_dims(&buffers[i].buffer), element, "any"));
+        } else {
+            slots[i] = Some(declare_slot(emit, &buffers[i].buffer));
+        }
+    }
+    for (slot, named) in slots.iter_mut().zip(buffers) {
+        slot.get_or_insert_with(|| declare_slot(emit, &named.buffer));
+    }
+    slots.into_iter().flatten().collect()
+}
+
+fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
+    let argument =
+        |shape: &[usize], element, space| emit.argument(emit.memref(shape, element, space));
+    match buffer {
+        Buffer::Window {
+            layout, operand, ..
+        } => {
+            let dtype = operand.dtype;
+            let shape = match layout {
+                Layout::Tile => &operand.block[operand.block.len() - 2..],
+                Layout::Rows | Layout::Columns => &[1, operand.block[0]],
+            };
+            let memref = argument(shape, element_type(dtype), "vmem");
+            match layout {
+                Layout::Tile => Slot::Tile { memref, dtype },
+                Layout::Rows => Slot::RowWindow { memref },
+                Layout::Columns => Slot::Columns { memref },
+            }
+        }
+        Buffer::Hbm { operand } => Slot::Hbm {
+            memref: argument(&operand.dims, element_type(operand.dtype), "hbm"),
+        },
+        Buffer::Scratch {
+            dtype,
+            layout,
+            shape,
+        } => {
+            let dtype = *dtype;
+            let argument = |shape: &[usize]| argument(shape, element_type(dtype), "vmem");
+            match layout {
+                Layout::Tile => Slot::Tile {
+                    memref: argument(shape),
+                    dtype,
+                },
+                Layout::Rows => Slot::RowScratch {
+                    memref: argument(&[shape[0], LANES]),
+                },
+                Layout::Columns => Slot::Columns {
+                    memref: argument(&[1, shape[0]]),
+                },
+            }
+        }
+        Buffer::Stats { rows } => Slot::Stats {
+            max: argument(&[*rows, LANES], f32_type(), "vmem"),
+            sum: argument(&[*rows, LANES], f32_type(), "vmem"),
+        },
+        Buffer::Semaphore => Slot::Semaphore {
+            memref: argument(&[], TypeKind::DmaSemaphore, "semaphore_mem"),
+        },
+    }
+}
+
+/// Wraps the recorded block into the function, with the attributes that describe its pipeline.
+fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
+    let semantics = spec.grid().iter().map(|axis| {
+        let semantics = match axis.semantics {
+            Semantics::Parallel => "parallel",
+            Semantics::Arbitrary => "arbitrary",
+        };
+        emit.dialect("tpu.dimension_semantics", semantics)
+    });
+    let semantics = AttributeKind::Array(semantics.collect());
+    let bounds: Vec<i64> = spec.grid().iter().map(|axis| axis.size as i64).collect();
+    let arguments = signature(spec);
+    let windows = arguments.iter().enumerate().map(|(i, argument)| {
+        let Some((layout, operand)) = window(spec, *argument) else {
+            return emit.attribute(AttributeKind::Dictionary(Vec::new()));
+        };
+        let block: Vec<i64> = outer_dims(layout, &operand.block)
+            .iter()
+            .map(|&n| n as i64)
+            .collect();
+        let transform = emit.attribute(AttributeKind::Symbol(transform_name(i)));
+        emit.attribute(AttributeKind::Dictionary(vec![
+            ("transform_indices".into(), transform),
+            ("window_bounds".into(), emit.integers(64, &block)),
+        ]))
+    });
+    let windows = AttributeKind::Array(windows.collect());
+    let operands = spec.grid().len() + spec.scalars().len() + arguments.len();
+    let scratch = emit.arguments().len() - operands;
+    let attributes = [
+        ("dimension_semantics", emit.attribute(semantics)),
+        ("iteration_bounds", emit.integers(64, &bounds)),
+        (
+            "scalar_prefetch",
+            emit.integer_attribute(spec.scalars().len() as i64, 64),
+        ),
+        (
+            "scratch_operands",
+            emit.integer_attribute(scratch as i64, 64),
+        ),
+        ("tpu.core_type", emit.dialect("tpu.core_type", "tc")),
+        ("window_params", emit.attribute(windows)),
+    ];
+    emit.finish_function(spec.name(), region, &[], &attributes);
+}
+
+/// The window of an argument that has one.
+fn window(spec: &KernelSpec, argument: Argument) -> Option<(Layout, &Blocked)> {
+    match (argument, &spec.buffers()[argument.buffer().index()].buffer) {
+        (Argument::Before(_), _) => None,
+        (
+            _,
+            Buffer::Window {
+                layout, operand, ..
+            },
+        ) => Some((*layout, operand)),
+        _ => None,
+    }
+}
+
+fn transform_name(operand: usize) -> String {
+    format!("transform_{operand}")
+}
+
+/// The function of an index map: grid indices and scalars to block indices.
+fn transform(emit: &Emitter, i: usize, layout: Layout, operand: &Blocked, spec: &KernelSpec) {
+    let (region, entry) = emit.function();
+    emit.block.set(entry);
+    let (grid, scalars) = declare_symbols(emit, spec);
+    let mut indices = Vec::new();
+    if layout != Layout::Tile {
+        indices.push(emit.i32_constant(0));
+    }
+    let variable = |variable| match variable {
+        MapVariable::Axis(axis) => grid[axis.index()],
+        MapVariable::Scalar(operand, position) => {
+            let at = emit.index_constant(position);
+            emit.value(
+                "memref.load",
+                &[scalars[operand.operand()], at],
+                emit.i32(),
+                &[],
+            )
+        }
+    };
+    indices.extend(
+        operand
+            .map
+            .iter()
+            .map(|index| block_index(emit, index, &variable)),
+    );
+    emit.op("func.return", &indices, &[], &[]);
+    let results = vec![emit.i32(); indices.len()];
+    emit.finish_function(&transform_name(i), region, &results, &[]);
+}
+
+fn block_index(
+    emit: &Emitter,
+    index: &Affine<MapVariable>,
+    variable: &impl Fn(MapVariable) -> Value,
+) -> Value {
+    let value = |index| block_index(emit, index, variable);
+    match index {
+        Affine::Constant(constant) => emit.i32_constant(*constant),
+        Affine::Variable(v) => variable(*v),
+        Affine::Sum(a, b) => emit.same("arith.addi", &[value(a), value(b)]),
+        Affine::Scaled(a, factor) => {
+            emit.same("arith.muli", &[value(a), emit.i32_constant(*factor)])
+        }
+        Affine::AtMost(a, limit) => {
+            emit.same("arith.minsi", &[value(a), emit.i32_constant(*limit)])
+        }
+    }
+}
+
+/// Dimensions of an operand as the custom call sees it.
+pub(crate) fn operand_dims(buffer: &Buffer) -> Vec<usize> {
+    let operand = buffer.operand().expect("arguments are operands");
+    match buffer {
+        Buffer::Window { layout, .. } => outer_dims(*layout, &operand.dims),
+        _ => operand.dims.clone(),
+    }
+}
+
+/// Dimensions as the custom call sees them: a vector is one row of a matrix there.
+fn outer_dims(layout: Layout, dims: &[usize]) -> Vec<usize> {
+    match layout {
+        Layout::Tile => dims.into(),
+        Layout::Rows | Layout::Columns => vec![1, dims[0]],
+    }
+}

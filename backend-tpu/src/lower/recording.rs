@@ -1,0 +1,81 @@
+//! A kernel being recorded: its symbols and buffers.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+
+use tilecast_core::DType;
+use tilecast_core::spec::KernelSpec;
+use tilecast_core::view::{BufferId, Span};
+
+use super::LowerError;
+use super::emitter::Emitter;
+use super::scalar::{Number, Scalar};
+use crate::mosaic::Value;
+
+/// Lanes of a vector register on every generation of the target table.
+pub(super) const LANES: usize = 128;
+
+/// What a buffer of the kernel is in the module.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Slot {
+    /// `[rows, columns]`
+    Tile { memref: Value, dtype: DType },
+    /// A per-row window, `[1, rows]`: rows run along the lanes.
+    RowWindow { memref: Value },
+    /// Per-row scratch, `[rows, 128]`: the value of a row fills its lanes.
+    RowScratch { memref: Value },
+    /// A per-column vector, `[1, columns]`.
+    Columns { memref: Value },
+    /// Running logsumexp, two `[rows, 128]`: each lane has its own, over the columns it has seen.
+    Stats { max: Value, sum: Value },
+    /// An array in HBM.
+    Hbm { memref: Value },
+    /// A DMA semaphore.
+    Semaphore { memref: Value },
+}
+
+/// A kernel being recorded.
+#[derive(Debug)]
+pub(super) struct Recording<'k> {
+    pub(super) emit: Emitter,
+    pub(super) spec: &'k KernelSpec,
+    pub(super) grid: Vec<Value>,
+    pub(super) scalars: Vec<Value>,
+    pub(super) slots: Vec<Slot>,
+    pub(super) exact_f32: bool,
+    pub(super) error: RefCell<Option<LowerError>>,
+}
+
+impl Deref for Recording<'_> {
+    type Target = Emitter;
+
+    fn deref(&self) -> &Emitter {
+        &self.emit
+    }
+}
+
+impl<'r> Recording<'r> {
+    /// Remembers the first thing that cannot be lowered; recording goes on, its result is dropped.
+    pub(super) fn unsupported(&self, what: impl Into<String>) {
+        let kernel = self.spec.name().into();
+        let what = what.into();
+        self.error
+            .borrow_mut()
+            .get_or_insert(LowerError::Unsupported { kernel, what });
+    }
+
+    pub(super) fn scalar(&'r self, value: i64) -> Scalar<'r> {
+        Scalar {
+            recording: self,
+            number: Number::Known(value),
+        }
+    }
+
+    pub(super) fn start(&'r self, span: &Span<Scalar<'r>>) -> Scalar<'r> {
+        span.start.unwrap_or_else(|| self.scalar(0))
+    }
+
+    pub(super) fn slot(&self, buffer: BufferId) -> Slot {
+        self.slots[buffer.index()]
+    }
+}

@@ -1,0 +1,403 @@
+//! The primitives, recorded.
+//!
+//! Each primitive becomes operations on whole views. The compiler unrolls vectors into registers and
+//! streams them, so a view is never materialised; the kernel's sub-tiles decide how much work one
+//! straight-line block holds.
+
+use tilecast_core::expr::{Expr, Leaf};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::spec::AxisId;
+use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
+
+use super::emitter::{FloatPredicate, Predicate};
+use super::recording::{LANES, Recording, Slot};
+use super::scalar::{Number, Scalar};
+use super::vectors::Form;
+use crate::mosaic::Value;
+
+/// Records a kernel's body into a module.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorder<'r>(pub(super) &'r Recording<'r>);
+
+/// A truth value that is known, or a value of the module.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition {
+    /// Known while recording.
+    Known(bool),
+    /// An i1 of the module.
+    Symbol(Value),
+}
+
+impl<'r> Recorder<'r> {
+    fn compare(
+        self,
+        predicate: Predicate,
+        a: Scalar<'r>,
+        b: Scalar<'r>,
+        known: fn(&i64, &i64) -> bool,
+    ) -> Condition {
+        match (a.number, b.number) {
+            (Number::Known(a), Number::Known(b)) => Condition::Known(known(&a, &b)),
+            _ => Condition::Symbol(self.0.compare_integers(predicate, a.value(), b.value())),
+        }
+    }
+
+    /// Adds to what `out` holds, or replaces it.
+    fn accumulate(self, out: &Tile<Scalar<'r>>, value: Value, accumulate: Accumulate) {
+        let r = self.0;
+        let value = match accumulate {
+            Accumulate::Overwrite => value,
+            Accumulate::Add => r.same("arith.addf", &[r.load_tile(out), value]),
+        };
+        r.store_tile(out, value);
+    }
+
+    /// Where labels point to this column of a tile that starts at `first_column`, and their column
+    /// in the tile in lane form.
+    fn one_hot(
+        self,
+        labels: &Rows<Scalar<'r>>,
+        first_column: Scalar<'r>,
+        columns: usize,
+    ) -> (Value, Value) {
+        let r = self.0;
+        let labels = r.lanes(labels);
+        let shape = r.shape(labels);
+        let first = r.broadcast_scalar(first_column.value(), &shape);
+        let column = r.same("arith.subi", &[labels, first]);
+        let numbers = r.column_numbers(&[shape[0], columns]);
+        let hit = r.compare_integers(Predicate::Equal, numbers, r.spread(column, columns));
+        (hit, column)
+    }
+
+    /// Replaces the part of a tile from `valid` on, along one dimension.
+    fn mask(self, tile: &Tile<Scalar<'r>>, valid: Scalar<'r>, value: f32, dimension: usize) {
+        let r = self.0;
+        let shape = [tile.rows.len, tile.columns.len];
+        let overhangs = self.less_than(valid, self.index(shape[dimension] as i64));
+        self.when(overhangs, || {
+            let numbers = r.numbers(&shape, dimension as i64);
+            let limit = r.broadcast_scalar(valid.value(), &shape);
+            let inside = r.compare_integers(Predicate::Less, numbers, limit);
+            let kept = r.widen(r.load_tile(tile));
+            r.store_tile(tile, r.select(inside, kept, r.splat(value, &shape)));
+        });
+    }
+
+    fn dma<const N: usize>(
+        self,
+        name: &str,
+        direction: Direction,
+        block: HbmBlock<Scalar<'r>, N>,
+        scratch: &Tile<Scalar<'r>>,
+        semaphore: SemaphoreRef,
+    ) {
+        let r = self.0;
+        let (Slot::Hbm { memref }, Slot::Semaphore { memref: semaphore }) =
+            (r.slot(block.buffer), r.slot(semaphore.buffer()))
+        else {
+            unreachable!("copies are between HBM and scratch")
+        };
+        let local = match r.slot(scratch.buffer) {
+            Slot::Tile { memref, .. } | Slot::Columns { memref } => memref,
+            other => unreachable!("a copy to {other:?}"),
+        };
+        let named = &r.spec.buffers()[block.buffer.index()];
+        let operand = named.buffer.operand().expect("HBM buffers have operands");
+        let offsets: Vec<Value> = (block.index.iter().zip(&operand.block))
+            .map(|(&index, &size)| (index * size as i64).value())
+            .collect();
+        let remote = r.hbm_block(memref, &offsets, &operand.block);
+        let (from, to) = match direction {
+            Direction::Load => (remote, local),
+            Direction::Store => (local, remote),
+        };
+        let mut attributes = vec![
+            (
+                "operandSegmentSizes",
+                r.integers(32, &[1, 0, 1, 1, 0, 0, 0]),
+            ),
+            ("priority", r.integer_attribute(0, 32)),
+            ("strict_ordering", r.bool_attribute(false)),
+        ];
+        if name == "tpu.wait_dma" {
+            attributes.push(("wait_target", r.bool_attribute(true)));
+        }
+        r.op(name, &[from, to, semaphore], &[], &attributes);
+    }
+}
+
+impl<'r> TileOps for Recorder<'r> {
+    type Index = Scalar<'r>;
+    type Condition = Condition;
+
+    fn program_id(&self, axis: AxisId) -> Scalar<'r> {
+        let size = self.0.spec.grid()[axis.index()].size;
+        Scalar {
+            recording: self.0,
+            number: match size {
+                1 => Number::Known(0),
+                _ => Number::Symbol(self.0.grid[axis.index()]),
+            },
+        }
+    }
+
+    fn num_programs(&self, axis: AxisId) -> Scalar<'r> {
+        self.index(self.0.spec.grid()[axis.index()].size as i64)
+    }
+
+    fn index(&self, value: i64) -> Scalar<'r> {
+        self.0.scalar(value)
+    }
+
+    fn scalar(&self, scalars: ScalarsRef, index: usize) -> Scalar<'r> {
+        let r = self.0;
+        let (memref, at) = (r.scalars[scalars.operand()], r.index_constant(index));
+        let number = Number::Symbol(r.value("memref.load", &[memref, at], r.i32(), &[]));
+        Scalar {
+            recording: r,
+            number,
+        }
+    }
+
+    fn equals(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
+        self.compare(Predicate::Equal, a, b, i64::eq)
+    }
+
+    fn less_than(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
+        self.compare(Predicate::Less, a, b, i64::lt)
+    }
+
+    fn and(&self, a: Condition, b: Condition) -> Condition {
+        match (a, b) {
+            (Condition::Known(true), other) | (other, Condition::Known(true)) => other,
+            (Condition::Known(false), _) | (_, Condition::Known(false)) => Condition::Known(false),
+            (Condition::Symbol(a), Condition::Symbol(b)) => {
+                Condition::Symbol(self.0.same("arith.andi", &[a, b]))
+            }
+        }
+    }
+
+    fn when(&self, condition: Condition, body: impl FnOnce()) {
+        match condition {
+            Condition::Known(true) => body(),
+            Condition::Known(false) => {}
+            Condition::Symbol(condition) => self.0.if_then(condition, body),
+        }
+    }
+
+    fn for_each(&self, count: usize, unroll: Unroll, body: impl Fn(Scalar<'r>)) {
+        match unroll {
+            Unroll::Full => (0..count as i64).for_each(|i| body(self.index(i))),
+            Unroll::Rolled => self.0.for_loop(count, |counter| {
+                body(Scalar {
+                    recording: self.0,
+                    number: Number::Symbol(counter),
+                });
+            }),
+        }
+    }
+
+    fn matmul(
+        &self,
+        out: impl Into<Tile<Scalar<'r>>>,
+        a: impl Into<Tile<Scalar<'r>>>,
+        b: impl Into<Tile<Scalar<'r>>>,
+        contract: Contract,
+        accumulate: Accumulate,
+    ) {
+        let r = self.0;
+        let (out, a, b) = (out.into(), r.load_tile(&a.into()), r.load_tile(&b.into()));
+        let product = r.product(a, b, contract, [out.rows.len, out.columns.len]);
+        self.accumulate(&out, product, accumulate);
+    }
+
+    fn element_wise(&self, out: impl Into<Tile<Scalar<'r>>>, value: Expr<Leaf<Scalar<'r>>>) {
+        let out = out.into();
+        let form = Form::Tile([out.rows.len, out.columns.len]);
+        self.0.store_tile(&out, self.0.evaluate(&value, form));
+    }
+
+    fn row_wise(&self, out: impl Into<Rows<Scalar<'r>>>, value: Expr<Leaf<Scalar<'r>>>) {
+        self.0.store_row_wise(&out.into(), &value);
+    }
+
+    fn row_sum(
+        &self,
+        out: impl Into<Rows<Scalar<'r>>>,
+        columns: usize,
+        value: Expr<Leaf<Scalar<'r>>>,
+        accumulate: Accumulate,
+    ) {
+        let (r, out) = (self.0, out.into());
+        let rows = out.span.len;
+        let value = r.evaluate(&value, Form::Tile([rows, columns]));
+        let sum = r.broadcast(r.reduce("add", value, 1), &[rows, LANES]);
+        let sum = match accumulate {
+            Accumulate::Overwrite => sum,
+            Accumulate::Add => r.same("arith.addf", &[r.lanes(&out), sum]),
+        };
+        r.store_lanes(&out, sum);
+    }
+
+    fn column_sum(
+        &self,
+        out: impl Into<Columns<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        accumulate: Accumulate,
+    ) {
+        let (out, tile) = (out.into(), tile.into());
+        let sum = self
+            .0
+            .reduce("add", self.0.widen(self.0.load_tile(&tile)), 0);
+        let row = Tile {
+            buffer: out.buffer,
+            rows: Span::all(1),
+            columns: out.span,
+        };
+        self.accumulate(&row, sum, accumulate);
+    }
+
+    fn reset_logsumexp(&self, stats: impl Into<Stats<Scalar<'r>>>) {
+        let stats = stats.into();
+        // The least finite number: exp(m - m') of a lane that has seen nothing must not be NaN.
+        self.0.store_stats(&stats, |shape| {
+            [f32::MIN, 0.0].map(|value| self.0.splat(value, shape))
+        });
+    }
+
+    /// Each lane keeps the statistics of its own columns: no value moves between lanes until
+    /// [`TileOps::finish_logsumexp`].
+    fn online_logsumexp(
+        &self,
+        stats: impl Into<Stats<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+    ) {
+        let (r, stats) = (self.0, stats.into());
+        let groups = r.lane_groups(r.load_tile(&tile.into()));
+        if groups.is_empty() {
+            return;
+        }
+        let [max, sum] = r.load_stats(&stats);
+        let tile_max = r.fold("arith.maximumf", groups.clone());
+        let new = r.same("arith.maximumf", &[max, tile_max]);
+        let exp_from_new = |z| r.same("math.exp", &[r.same("arith.subf", &[z, new])]);
+        let old = r.same("arith.mulf", &[sum, exp_from_new(max)]);
+        let added = r.fold("arith.addf", groups.into_iter().map(exp_from_new).collect());
+        let sum = r.same("arith.addf", &[old, added]);
+        r.store_stats(&stats, |_| [new, sum]);
+    }
+
+    fn finish_logsumexp(
+        &self,
+        out: impl Into<Rows<Scalar<'r>>>,
+        stats: impl Into<Stats<Scalar<'r>>>,
+    ) {
+        let (r, stats) = (self.0, stats.into());
+        let [max, sum] = r.load_stats(&stats);
+        let shape = r.shape(max);
+        let row_max = r.broadcast(r.reduce("maximumf", max, 1), &shape);
+        let scale = r.same("math.exp", &[r.same("arith.subf", &[max, row_max])]);
+        let scaled = r.same("arith.mulf", &[sum, scale]);
+        let total = r.broadcast(r.reduce("add", scaled, 1), &shape);
+        let lse = r.same("arith.addf", &[row_max, r.same("math.log", &[total])]);
+        r.store_lanes(&out.into(), lse);
+    }
+
+    fn one_hot_select(
+        &self,
+        out: impl Into<Rows<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        labels: impl Into<Rows<Scalar<'r>>>,
+        first_column: Scalar<'r>,
+    ) {
+        let (r, out, tile) = (self.0, out.into(), tile.into());
+        let shape = [tile.rows.len, tile.columns.len];
+        let (hit, column) = self.one_hot(&labels.into(), first_column, shape[1]);
+        let z = r.widen(r.load_tile(&tile));
+        let picked = r.reduce("add", r.select(hit, z, r.splat(0.0, &shape)), 1);
+        let lanes = [shape[0], LANES];
+        let bound = |value| r.broadcast_scalar(r.i32_constant(value), &lanes);
+        let inside = r.same(
+            "arith.andi",
+            &[
+                r.compare_integers(Predicate::GreaterOrEqual, column, bound(0)),
+                r.compare_integers(Predicate::Less, column, bound(shape[1] as i64)),
+            ],
+        );
+        let picked = r.broadcast(picked, &lanes);
+        r.store_lanes(&out, r.select(inside, picked, r.lanes(&out)));
+    }
+
+    fn softmax_delta(
+        &self,
+        out: impl Into<Tile<Scalar<'r>>>,
+        logits: impl Into<Tile<Scalar<'r>>>,
+        delta: Delta<Scalar<'r>>,
+    ) {
+        let (r, logits) = (self.0, logits.into());
+        let shape = [logits.rows.len, logits.columns.len];
+        let z = r.widen(r.load_tile(&logits));
+        let spread = |lanes| r.spread(lanes, shape[1]);
+        let [lse, probability, one_hot] =
+            [delta.lse, delta.probability, delta.one_hot].map(|rows| r.lanes(&rows));
+        let exp = r.same("math.exp", &[r.same("arith.subf", &[z, spread(lse)])]);
+        let mut d = r.same("arith.mulf", &[exp, spread(probability)]);
+        let (hit, _) = self.one_hot(&delta.labels, delta.first_column, shape[1]);
+        let zero = r.splat(0.0, &shape);
+        d = r.same("arith.subf", &[d, r.select(hit, spread(one_hot), zero)]);
+        let mut coefficients = vec![probability, one_hot];
+        if let Some(uniform) = delta.uniform {
+            let uniform = r.lanes(&uniform);
+            d = r.same("arith.subf", &[d, spread(uniform)]);
+            coefficients.push(uniform);
+        }
+        if let Some(cap) = delta.soft_cap {
+            let t = r.same("arith.mulf", &[z, r.splat(1.0 / cap, &shape)]);
+            let square = r.same("arith.mulf", &[t, t]);
+            let slope = r.same("arith.subf", &[r.splat(1.0, &shape), square]);
+            d = r.same("arith.mulf", &[d, slope]);
+        }
+        // A row without coefficients is 0 whatever its logits. Magnitudes add up without
+        // cancelling, so their sum is 0 only if all are.
+        let size = |lanes| r.same("math.absf", &[lanes]);
+        let sizes = coefficients.into_iter().map(size).collect();
+        let sizes = spread(r.fold("arith.addf", sizes));
+        let counts_not = r.compare_floats(FloatPredicate::Equal, sizes, zero);
+        r.store_tile(&out.into(), r.select(counts_not, zero, d));
+    }
+
+    fn mask_columns(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
+        self.mask(&tile.into(), valid, value, 1);
+    }
+
+    fn mask_rows(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
+        self.mask(&tile.into(), valid, value, 0);
+    }
+
+    fn start_copy<const N: usize>(
+        &self,
+        direction: Direction,
+        block: HbmBlock<Scalar<'r>, N>,
+        scratch: impl Into<Tile<Scalar<'r>>>,
+        semaphore: SemaphoreRef,
+    ) {
+        self.dma(
+            "tpu.enqueue_dma",
+            direction,
+            block,
+            &scratch.into(),
+            semaphore,
+        );
+    }
+
+    fn wait<const N: usize>(
+        &self,
+        direction: Direction,
+        block: HbmBlock<Scalar<'r>, N>,
+        scratch: impl Into<Tile<Scalar<'r>>>,
+        semaphore: SemaphoreRef,
+    ) {
+        self.dma("tpu.wait_dma", direction, block, &scratch.into(), semaphore);
+    }
+}

@@ -1,0 +1,305 @@
+//! Views as vectors: the layouts of per-row values, and expressions.
+//!
+//! A per-row value meets a tile in *lane form*, `[rows, 128]` with the value in every lane: then it
+//! lines up with each 128 columns of the tile and nothing has to move between lanes. Row scratch is
+//! stored like that. A per-row window is stored as one row, `[1, rows]`; a transpose of 128 x 128
+//! turns 128 of its elements into lane form, and back.
+
+use tilecast_core::DType;
+use tilecast_core::expr::{Binary, Expr, Int, Leaf, Mask, Node, Unary};
+use tilecast_core::view::{Columns, Rows, Tile};
+
+use super::emitter::{FloatPredicate, Predicate};
+use super::recording::{LANES, Recording, Slot};
+use super::scalar::Scalar;
+use crate::mosaic::Value;
+
+/// The shape an expression is computed in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Elements of a tile, `[rows, columns]`.
+    Tile([usize; 2]),
+    /// Per-row values in lane form, `[rows, 128]`.
+    Lanes(usize),
+    /// Per-row values as one row, `[1, rows]`.
+    Row(usize),
+}
+
+impl Form {
+    fn shape(self) -> [usize; 2] {
+        match self {
+            Self::Tile(shape) => shape,
+            Self::Lanes(rows) => [rows, LANES],
+            Self::Row(rows) => [1, rows],
+        }
+    }
+}
+
+impl<'r> Recording<'r> {
+    /// The memory of a tile and where the view starts in it.
+    fn place(&'r self, tile: &Tile<Scalar<'r>>) -> (Value, [Value; 2]) {
+        let memref = match self.slot(tile.buffer) {
+            Slot::Tile { memref, .. } | Slot::Columns { memref } => memref,
+            other => unreachable!("a tile view of {other:?}"),
+        };
+        let at = [&tile.rows, &tile.columns].map(|span| self.start(span).index());
+        (memref, at)
+    }
+
+    /// The elements of a tile, in their own type.
+    pub(super) fn load_tile(&'r self, tile: &Tile<Scalar<'r>>) -> Value {
+        let (memref, at) = self.place(tile);
+        self.load(memref, at, &[tile.rows.len, tile.columns.len])
+    }
+
+    /// Stores f32 elements, rounded to the type of the tile.
+    pub(super) fn store_tile(&'r self, tile: &Tile<Scalar<'r>>, value: Value) {
+        let dtype = match self.slot(tile.buffer) {
+            Slot::Tile { dtype, .. } => dtype,
+            _ => DType::F32,
+        };
+        let (memref, at) = self.place(tile);
+        self.store(memref, at, self.narrow(value, dtype));
+    }
+
+    /// Per-row values in lane form.
+    pub(super) fn lanes(&'r self, rows: &Rows<Scalar<'r>>) -> Value {
+        let start = self.start(&rows.span);
+        match self.slot(rows.buffer) {
+            Slot::RowScratch { memref } => {
+                let at = [start.index(), self.index_constant(0)];
+                self.load(memref, at, &[rows.span.len, LANES])
+            }
+            Slot::RowWindow { memref } => {
+                let chunks = self.chunks(rows.span.len).map(|(first, len)| {
+                    let at = [self.index_constant(0), (start + first as i64).index()];
+                    let row = self.load(memref, at, &[1, len]);
+                    self.transpose(self.broadcast(row, &[LANES, len]))
+                });
+                self.concatenate(&chunks.collect::<Vec<_>>(), 0)
+            }
+            other => unreachable!("per-row values of {other:?}"),
+        }
+    }
+
+    /// Per-row values as one row.
+    fn row(&'r self, rows: &Rows<Scalar<'r>>) -> Value {
+        let start = self.start(&rows.span);
+        match self.slot(rows.buffer) {
+            Slot::RowWindow { memref } => {
+                let at = [self.index_constant(0), start.index()];
+                self.load(memref, at, &[1, rows.span.len])
+            }
+            Slot::RowScratch { .. } => self.lanes_to_row(self.lanes(rows)),
+            other => unreachable!("per-row values of {other:?}"),
+        }
+    }
+
+    fn lanes_to_row(&self, lanes: Value) -> Value {
+        let rows = self.shape(lanes)[0];
+        let parts = self.chunks(rows).map(|(first, len)| {
+            let part = self.slice(lanes, [first, 0], [len, LANES]);
+            self.slice(self.transpose(part), [0, 0], [1, len])
+        });
+        self.concatenate(&parts.collect::<Vec<_>>(), 1)
+    }
+
+    /// Stores lane form into a per-row buffer of either layout.
+    pub(super) fn store_lanes(&'r self, rows: &Rows<Scalar<'r>>, lanes: Value) {
+        let start = self.start(&rows.span).index();
+        match self.slot(rows.buffer) {
+            Slot::RowScratch { memref } => {
+                self.store(memref, [start, self.index_constant(0)], lanes);
+            }
+            Slot::RowWindow { memref } => {
+                let row = self.lanes_to_row(lanes);
+                self.store(memref, [self.index_constant(0), start], row);
+            }
+            other => unreachable!("per-row values of {other:?}"),
+        }
+    }
+
+    /// `out[r] = value(r)`, computed in the layout of `out`.
+    pub(super) fn store_row_wise(&'r self, out: &Rows<Scalar<'r>>, value: &Expr<Leaf<Scalar<'r>>>) {
+        let len = out.span.len;
+        match self.slot(out.buffer) {
+            Slot::RowWindow { memref } => {
+                let value = self.evaluate(value, Form::Row(len));
+                let at = [self.index_constant(0), self.start(&out.span).index()];
+                self.store(memref, at, value);
+            }
+            _ => self.store_lanes(out, self.evaluate(value, Form::Lanes(len))),
+        }
+    }
+
+    /// Pieces of 128 rows, the unit of a transpose.
+    fn chunks(&self, rows: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        if !rows.is_multiple_of(LANES) {
+            self.unsupported(format!(
+                "a block of {rows} rows: per-row values are transposed 128 at a time, so the token \
+                 block must be a multiple of 128"
+            ));
+        }
+        (0..rows)
+            .step_by(LANES)
+            .map(move |first| (first, LANES.min(rows - first)))
+    }
+
+    /// Lane form next to a tile of `columns` columns. Copies of a register cost nothing, moving
+    /// values between lanes does.
+    pub(super) fn spread(&self, lanes: Value, columns: usize) -> Value {
+        if columns.is_multiple_of(LANES) {
+            return self.concatenate(&vec![lanes; columns / LANES], 1);
+        }
+        let rows = self.shape(lanes)[0];
+        let column = self.slice(lanes, [0, 0], [rows, 1]);
+        self.broadcast(column, &[rows, columns])
+    }
+
+    /// The columns of `[rows, columns]` in groups of 128.
+    pub(super) fn lane_groups(&self, tile: Value) -> Vec<Value> {
+        let shape = self.shape(tile);
+        if !shape[1].is_multiple_of(LANES) {
+            self.unsupported(format!(
+                "a block of {} columns: the vocabulary block must be a multiple of 128",
+                shape[1]
+            ));
+        }
+        (0..shape[1] / LANES)
+            .map(|i| self.slice(tile, [0, i * LANES], [shape[0], LANES]))
+            .collect()
+    }
+
+    /// Folds values with a two-operand operation, as a balanced tree: short dependency chains.
+    pub(super) fn fold(&self, name: &str, mut values: Vec<Value>) -> Value {
+        while values.len() > 1 {
+            values = values
+                .chunks(2)
+                .map(|pair| match pair {
+                    [a, b] => self.same(name, &[*a, *b]),
+                    _ => pair[0],
+                })
+                .collect();
+        }
+        values[0]
+    }
+
+    // ---- expressions ------------------------------------------------------------------------
+
+    pub(super) fn evaluate(&'r self, expr: &Expr<Leaf<Scalar<'r>>>, form: Form) -> Value {
+        match expr.node() {
+            Node::Constant(value) => self.splat(*value, &form.shape()),
+            Node::Leaf(leaf) => self.real_leaf(leaf, form),
+            Node::Unary(f, a) => {
+                let a = self.evaluate(a, form);
+                match f {
+                    Unary::Neg => self.same("arith.negf", &[a]),
+                    Unary::Abs => self.same("math.absf", &[a]),
+                    Unary::Exp => self.same("math.exp", &[a]),
+                    Unary::Log => self.same("math.log", &[a]),
+                    Unary::Tanh => self.same("math.tanh", &[a]),
+                    Unary::Reciprocal => {
+                        let one = self.splat(1.0, &form.shape());
+                        self.same("arith.divf", &[one, a])
+                    }
+                }
+            }
+            Node::Binary(f, a, b) => {
+                let operands = [self.evaluate(a, form), self.evaluate(b, form)];
+                let name = match f {
+                    Binary::Add => "arith.addf",
+                    Binary::Sub => "arith.subf",
+                    Binary::Mul => "arith.mulf",
+                    Binary::Div => "arith.divf",
+                    Binary::Max => "arith.maximumf",
+                    Binary::Min => "arith.minimumf",
+                };
+                self.same(name, &operands)
+            }
+            Node::Select(mask, a, b) => {
+                let mask = self.evaluate_mask(mask, form);
+                self.select(mask, self.evaluate(a, form), self.evaluate(b, form))
+            }
+        }
+    }
+
+    fn evaluate_mask(&'r self, mask: &Mask<Leaf<Scalar<'r>>>, form: Form) -> Value {
+        let reals = |predicate, a, b| {
+            self.compare_floats(predicate, self.evaluate(a, form), self.evaluate(b, form))
+        };
+        let integers = |predicate, a, b| {
+            self.compare_integers(predicate, self.integer(a, form), self.integer(b, form))
+        };
+        match mask {
+            Mask::Equal(a, b) => reals(FloatPredicate::Equal, a, b),
+            Mask::Less(a, b) => reals(FloatPredicate::Less, a, b),
+            Mask::IntEqual(a, b) => integers(Predicate::Equal, a, b),
+            Mask::IntLess(a, b) => integers(Predicate::Less, a, b),
+            Mask::And(both) => {
+                let operands = [&both.0, &both.1].map(|mask| self.evaluate_mask(mask, form));
+                self.same("arith.andi", &operands)
+            }
+            Mask::Not(mask) => {
+                let (a, b) = (
+                    self.splat(0.0, &form.shape()),
+                    self.splat(1.0, &form.shape()),
+                );
+                let holds = self.select(self.evaluate_mask(mask, form), a, b);
+                self.compare_floats(FloatPredicate::Less, a, holds)
+            }
+        }
+    }
+
+    fn real_leaf(&'r self, leaf: &Leaf<Scalar<'r>>, form: Form) -> Value {
+        match (leaf, form) {
+            (Leaf::Tile(tile), Form::Tile(_)) => self.widen(self.load_tile(tile)),
+            (Leaf::Rows(rows), _) => self.rows_leaf(rows, form),
+            (Leaf::Columns(columns), Form::Tile(shape)) => {
+                self.broadcast(self.columns_leaf(columns), &shape)
+            }
+            _ => {
+                self.unsupported(format!("{leaf:?} in an expression of shape {form:?}"));
+                self.splat(0.0, &form.shape())
+            }
+        }
+    }
+
+    fn rows_leaf(&'r self, rows: &Rows<Scalar<'r>>, form: Form) -> Value {
+        match form {
+            Form::Tile([_, columns]) => self.spread(self.lanes(rows), columns),
+            Form::Lanes(_) => self.lanes(rows),
+            Form::Row(_) => self.row(rows),
+        }
+    }
+
+    fn columns_leaf(&'r self, columns: &Columns<Scalar<'r>>) -> Value {
+        let Slot::Columns { memref } = self.slot(columns.buffer) else {
+            unreachable!("per-column values are vectors")
+        };
+        let at = [self.index_constant(0), self.start(&columns.span).index()];
+        self.load(memref, at, &[1, columns.span.len])
+    }
+
+    fn integer(&'r self, int: &Int<Leaf<Scalar<'r>>>, form: Form) -> Value {
+        match int {
+            Int::Constant(value) => {
+                self.broadcast_scalar(self.i32_constant(i64::from(*value)), &form.shape())
+            }
+            Int::Leaf(Leaf::Rows(rows)) => self.rows_leaf(rows, form),
+            Int::Leaf(Leaf::Column(first)) => {
+                let numbers = self.column_numbers(&form.shape());
+                match first {
+                    None => numbers,
+                    Some(first) => {
+                        let first = self.broadcast_scalar(first.value(), &form.shape());
+                        self.same("arith.addi", &[numbers, first])
+                    }
+                }
+            }
+            Int::Leaf(leaf) => {
+                self.unsupported(format!("{leaf:?} as an integer"));
+                self.broadcast_scalar(self.i32_constant(0), &form.shape())
+            }
+        }
+    }
+}

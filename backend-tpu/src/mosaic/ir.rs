@@ -1,0 +1,488 @@
+//! The module: arenas of operations, regions, blocks and values, and handles into them.
+//!
+//! A [`Module`] owns everything. A handle ([`Op`], [`Value`], [`Type`], ...) is a number: `Copy`, no
+//! lifetime, meaningful only with the module that made it (with another module it names something
+//! else, or the access panics). The shape is MLIR's: a module is an operation with one region; a
+//! region is a list of blocks; a block has arguments and a list of operations; an operation has
+//! operands, results, attributes and regions of its own. A loop is an operation with its body as a
+//! region.
+//!
+//! Types and attributes are interned: equal structure, equal handle. Two modules are equal if they
+//! say the same, whatever the numbers of their handles and the names of their values.
+
+use std::collections::HashMap;
+
+use super::types::{AttributeKind, TypeKind};
+
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub(super) u32);
+
+        impl $name {
+            /// The number of the handle, dense from zero in its module.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+handles! {
+    /// An operation.
+    Op
+    /// A list of blocks, part of an operation.
+    Region
+    /// A straight-line list of operations with arguments.
+    Block
+    /// A result of an operation or an argument of a block.
+    Value
+    /// A type.
+    Type
+    /// An attribute.
+    Attribute
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Definition {
+    /// Result of that number of an operation.
+    Result(Op, usize),
+    /// Argument of that number of a block.
+    Argument(Block, usize),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct OpData {
+    name: u32,
+    operands: Vec<Value>,
+    results: Vec<Value>,
+    attributes: Vec<(String, Attribute)>,
+    regions: Vec<Region>,
+    successors: Vec<Block>,
+    block: Option<Block>,
+    line: u32,
+}
+
+#[derive(Clone, Debug)]
+struct BlockData {
+    arguments: Vec<Value>,
+    ops: Vec<Op>,
+    region: Region,
+}
+
+#[derive(Clone, Debug)]
+struct RegionData {
+    blocks: Vec<Block>,
+    op: Option<Op>,
+}
+
+/// A Mosaic module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    ops: Vec<OpData>,
+    regions: Vec<RegionData>,
+    blocks: Vec<BlockData>,
+    values: Vec<(Type, Definition)>,
+    types: Vec<TypeKind>,
+    type_of: HashMap<TypeKind, Type>,
+    attributes: Vec<AttributeKind>,
+    attribute_of: HashMap<AttributeKind, Attribute>,
+    names: Vec<String>,
+    name_of: HashMap<String, u32>,
+    root: Op,
+    body: Block,
+}
+
+/// What a new operation is made of.
+#[derive(Clone, Debug, Default)]
+pub struct OpParts {
+    /// Values it reads.
+    pub operands: Vec<Value>,
+    /// Types of its results.
+    pub results: Vec<Type>,
+    /// Attributes, in any order.
+    pub attributes: Vec<(String, Attribute)>,
+    /// Regions made by [`Module::new_region`], each used once.
+    pub regions: Vec<Region>,
+    /// Blocks control may go to.
+    pub successors: Vec<Block>,
+    /// Line of the source text, 0 if there is none.
+    pub line: u32,
+}
+
+impl Module {
+    /// A module without functions.
+    pub fn new(name: Option<&str>) -> Self {
+        let region = RegionData {
+            blocks: vec![Block(0)],
+            op: Some(Op(0)),
+        };
+        let block = BlockData {
+            arguments: Vec::new(),
+            ops: Vec::new(),
+            region: Region(0),
+        };
+        let mut module = Self {
+            ops: Vec::new(),
+            regions: vec![region],
+            blocks: vec![block],
+            values: Vec::new(),
+            types: Vec::new(),
+            type_of: HashMap::new(),
+            attributes: Vec::new(),
+            attribute_of: HashMap::new(),
+            names: Vec::new(),
+            name_of: HashMap::new(),
+            root: Op(0),
+            body: Block(0),
+        };
+        let parts = OpParts {
+            regions: vec![Region(0)],
+            ..OpParts::default()
+        };
+        module.root = module.new_op("builtin.module", parts);
+        if let Some(name) = name {
+            let name = module.attribute(AttributeKind::String(name.into()));
+            module.set_attribute(Op(0), "sym_name", name);
+        }
+        module
+    }
+
+    /// The operation that is the module.
+    pub fn root(&self) -> Op {
+        self.root
+    }
+
+    /// The block that holds the functions.
+    pub fn body(&self) -> Block {
+        self.body
+    }
+
+    /// The functions, in order.
+    pub fn functions(&self) -> impl Iterator<Item = Op> + '_ {
+        self.block_ops(self.body)
+            .iter()
+            .copied()
+            .filter(|&o| self.op_name(o) == "func.func")
+    }
+
+    /// The function of that name.
+    pub fn function(&self, name: &str) -> Option<Op> {
+        self.functions()
+            .find(|&f| self.string_attribute(f, "sym_name") == Some(name))
+    }
+
+    // Types and attributes.
+
+    /// The handle of a type.
+    pub fn ty(&mut self, kind: TypeKind) -> Type {
+        if let Some(&t) = self.type_of.get(&kind) {
+            return t;
+        }
+        let handle = Type(self.types.len() as u32);
+        self.types.push(kind.clone());
+        self.type_of.insert(kind, handle);
+        handle
+    }
+
+    /// The handle of an attribute.
+    pub fn attribute(&mut self, kind: AttributeKind) -> Attribute {
+        if let Some(&a) = self.attribute_of.get(&kind) {
+            return a;
+        }
+        let handle = Attribute(self.attributes.len() as u32);
+        self.attributes.push(kind.clone());
+        self.attribute_of.insert(kind, handle);
+        handle
+    }
+
+    /// The structure of a type.
+    pub fn type_kind(&self, ty: Type) -> &TypeKind {
+        &self.types[ty.index()]
+    }
+
+    /// The structure of an attribute.
+    pub fn attribute_kind(&self, attribute: Attribute) -> &AttributeKind {
+        &self.attributes[attribute.index()]
+    }
+
+    // Operations.
+
+    /// An operation that is in no block yet; see [`Self::append`].
+    pub fn new_op(&mut self, name: &str, parts: OpParts) -> Op {
+        let op = Op(self.ops.len() as u32);
+        let name = match self.name_of.get(name) {
+            Some(&n) => n,
+            None => {
+                let n = self.names.len() as u32;
+                self.names.push(name.into());
+                self.name_of.insert(name.into(), n);
+                n
+            }
+        };
+        let OpParts {
+            operands,
+            results,
+            mut attributes,
+            regions,
+            successors,
+            line,
+        } = parts;
+        attributes.sort_by(|a, b| a.0.cmp(&b.0));
+        for &r in &regions {
+            self.regions[r.index()].op = Some(op);
+        }
+        let results = results
+            .into_iter()
+            .enumerate()
+            .map(|(i, ty)| self.new_value(ty, Definition::Result(op, i)))
+            .collect();
+        let block = None;
+        self.ops.push(OpData {
+            name,
+            operands,
+            results,
+            attributes,
+            regions,
+            successors,
+            block,
+            line,
+        });
+        op
+    }
+
+    fn new_value(&mut self, ty: Type, definition: Definition) -> Value {
+        let value = Value(self.values.len() as u32);
+        self.values.push((ty, definition));
+        value
+    }
+
+    /// Puts an operation at the end of a block.
+    pub fn append(&mut self, block: Block, op: Op) {
+        self.blocks[block.index()].ops.push(op);
+        self.ops[op.index()].block = Some(block);
+    }
+
+    /// A region without blocks, to be given to [`Self::new_op`].
+    pub fn new_region(&mut self) -> Region {
+        self.regions.push(RegionData {
+            blocks: Vec::new(),
+            op: None,
+        });
+        Region(self.regions.len() as u32 - 1)
+    }
+
+    /// A block at the end of a region.
+    pub fn new_block(&mut self, region: Region, arguments: &[Type]) -> Block {
+        let block = Block(self.blocks.len() as u32);
+        self.blocks.push(BlockData {
+            arguments: Vec::new(),
+            ops: Vec::new(),
+            region,
+        });
+        self.regions[region.index()].blocks.push(block);
+        for &ty in arguments {
+            self.new_argument(block, ty);
+        }
+        block
+    }
+
+    /// One more argument of a block.
+    pub fn new_argument(&mut self, block: Block, ty: Type) -> Value {
+        let n = self.blocks[block.index()].arguments.len();
+        let value = self.new_value(ty, Definition::Argument(block, n));
+        self.blocks[block.index()].arguments.push(value);
+        value
+    }
+
+    /// Moves a block to the end of its region's list.
+    pub(super) fn move_block_last(&mut self, block: Block) {
+        let blocks = &mut self.regions[self.blocks[block.index()].region.index()].blocks;
+        blocks.retain(|&b| b != block);
+        blocks.push(block);
+    }
+
+    /// The name, such as `arith.addf`.
+    pub fn op_name(&self, op: Op) -> &str {
+        &self.names[self.ops[op.index()].name as usize]
+    }
+
+    /// The values it reads.
+    pub fn operands(&self, op: Op) -> &[Value] {
+        &self.ops[op.index()].operands
+    }
+
+    /// The values it makes.
+    pub fn results(&self, op: Op) -> &[Value] {
+        &self.ops[op.index()].results
+    }
+
+    /// Its attributes, sorted by name.
+    pub fn attributes(&self, op: Op) -> &[(String, Attribute)] {
+        &self.ops[op.index()].attributes
+    }
+
+    /// Its regions.
+    pub fn regions(&self, op: Op) -> &[Region] {
+        &self.ops[op.index()].regions
+    }
+
+    /// The blocks control may go to.
+    pub fn successors(&self, op: Op) -> &[Block] {
+        &self.ops[op.index()].successors
+    }
+
+    /// The block it is in.
+    pub fn op_block(&self, op: Op) -> Option<Block> {
+        self.ops[op.index()].block
+    }
+
+    /// Line of the source text, 0 if it was not read from text.
+    pub fn line(&self, op: Op) -> u32 {
+        self.ops[op.index()].line
+    }
+
+    /// The attribute of that name.
+    pub fn attribute_of(&self, op: Op, name: &str) -> Option<Attribute> {
+        let list = self.attributes(op);
+        list.binary_search_by(|a| a.0.as_str().cmp(name))
+            .ok()
+            .map(|i| list[i].1)
+    }
+
+    /// The structure of the attribute of that name.
+    pub fn attribute_kind_of(&self, op: Op, name: &str) -> Option<&AttributeKind> {
+        self.attribute_of(op, name).map(|a| self.attribute_kind(a))
+    }
+
+    /// The text of a string or symbol attribute.
+    pub fn string_attribute(&self, op: Op, name: &str) -> Option<&str> {
+        match self.attribute_kind_of(op, name)? {
+            AttributeKind::String(s) | AttributeKind::Symbol(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The value of an integer attribute.
+    pub fn integer_attribute(&self, op: Op, name: &str) -> Option<i64> {
+        match self.attribute_kind_of(op, name)? {
+            AttributeKind::Integer { value, .. } => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The value of a boolean attribute.
+    pub fn bool_attribute(&self, op: Op, name: &str) -> Option<bool> {
+        match self.attribute_kind_of(op, name)? {
+            AttributeKind::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The values of a dense array, or of an array of integers.
+    pub fn integers_attribute(&self, op: Op, name: &str) -> Option<Vec<i64>> {
+        self.integers(self.attribute_of(op, name)?)
+    }
+
+    /// The values of a dense array, or of an array of integers.
+    pub fn integers(&self, attribute: Attribute) -> Option<Vec<i64>> {
+        match self.attribute_kind(attribute) {
+            AttributeKind::DenseArray { values, .. } => Some(values.clone()),
+            AttributeKind::Array(list) => list
+                .iter()
+                .map(|&a| match self.attribute_kind(a) {
+                    AttributeKind::Integer { value, .. } => Some(*value),
+                    _ => None,
+                })
+                .collect(),
+            _ => None,
+        }
+    }
+
+    /// Adds or replaces an attribute.
+    pub fn set_attribute(&mut self, op: Op, name: &str, value: Attribute) {
+        let list = &mut self.ops[op.index()].attributes;
+        match list.binary_search_by(|a| a.0.as_str().cmp(name)) {
+            Ok(i) => list[i].1 = value,
+            Err(i) => list.insert(i, (name.into(), value)),
+        }
+    }
+
+    /// Removes an attribute.
+    pub fn remove_attribute(&mut self, op: Op, name: &str) -> Option<Attribute> {
+        let list = &mut self.ops[op.index()].attributes;
+        let i = list.binary_search_by(|a| a.0.as_str().cmp(name)).ok()?;
+        Some(list.remove(i).1)
+    }
+
+    // Regions, blocks, values.
+
+    /// The blocks of a region; the first is its entry.
+    pub fn blocks(&self, region: Region) -> &[Block] {
+        &self.regions[region.index()].blocks
+    }
+
+    /// The operation a region belongs to.
+    pub fn region_op(&self, region: Region) -> Option<Op> {
+        self.regions[region.index()].op
+    }
+
+    /// The arguments of a block.
+    pub fn arguments(&self, block: Block) -> &[Value] {
+        &self.blocks[block.index()].arguments
+    }
+
+    /// The operations of a block.
+    pub fn block_ops(&self, block: Block) -> &[Op] {
+        &self.blocks[block.index()].ops
+    }
+
+    /// The region a block is in.
+    pub fn block_region(&self, block: Block) -> Region {
+        self.blocks[block.index()].region
+    }
+
+    /// The entry block of a region of an operation.
+    pub fn entry(&self, op: Op, region: usize) -> Option<Block> {
+        self.blocks(*self.regions(op).get(region)?).first().copied()
+    }
+
+    /// The type of a value.
+    pub fn value_type(&self, value: Value) -> Type {
+        self.values[value.index()].0
+    }
+
+    /// The structure of the type of a value.
+    pub fn value_kind(&self, value: Value) -> &TypeKind {
+        self.type_kind(self.value_type(value))
+    }
+
+    /// Where a value comes from.
+    pub fn definition(&self, value: Value) -> Definition {
+        self.values[value.index()].1
+    }
+
+    /// How many values there are; their numbers are below.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// How many operations there are; their numbers are below.
+    pub fn op_count(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Calls `visit` for `op` and every operation inside, in order.
+    pub fn walk(&self, op: Op, visit: &mut dyn FnMut(Op)) {
+        visit(op);
+        for &r in self.regions(op) {
+            for &b in self.blocks(r) {
+                for &o in self.block_ops(b) {
+                    self.walk(o, visit);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Recorded kernels: valid modules, the same every time, and the same after printing and parsing.
+
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::{
+    Blocks, LinearCe, LinearCeKernel, Options, Reduction, Schedule, Strategy,
+};
+use tilecast_core::program::{Kernel, Program};
+use tilecast_tpu::lower::{F32Products, LowerError, lower};
+use tilecast_tpu::mosaic::{Module, version};
+use tilecast_tpu::stablehlo::{EmitError, EmitOptions, emit};
+
+const EVERYTHING: Options = Options {
+    soft_cap: Some(30.0),
+    z_loss: 1e-4,
+    label_smoothing: 0.1,
+    ignore_index: Some(-100),
+    reduction: Reduction::Mean,
+    bias: true,
+    weight: true,
+    grad_dtype: None,
+    delta_dtype: None,
+};
+
+fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
+    let [b, h, v] = blocks;
+    let blocks = Blocks { b, h, v };
+    Schedule {
+        forward: blocks,
+        backward: blocks,
+        strategy,
+        chunk_columns: 2 * v,
+        cores: 2,
+        rows_per_sub_tile: 128,
+    }
+}
+
+/// Ragged and divisible shapes, one and several hidden blocks, plain and with every option.
+fn programs() -> Vec<Program<LinearCeKernel>> {
+    let mut programs = Vec::new();
+    for (shape, blocks) in [
+        ([512, 256, 1024], [256, 128, 256]),
+        ([200, 300, 1000], [128, 128, 256]),
+        ([40, 100, 70], [128, 100, 128]),
+    ] {
+        for options in [Options::default(), EVERYTHING] {
+            for dtype in [DType::Bf16, DType::F32] {
+                let [b, h, v] = shape;
+                let problem = LinearCe::new(b, h, v, dtype, options).unwrap();
+                for strategy in Strategy::ALL {
+                    let schedule = schedule(blocks, strategy);
+                    programs.push(problem.forward_and_backward(&schedule).unwrap());
+                }
+            }
+        }
+    }
+    programs
+}
+
+#[test]
+fn every_kernel_is_a_valid_module_and_survives_printing() {
+    for program in programs() {
+        for (launch, _) in program.launches() {
+            let name = launch.kernel.spec().name();
+            for products in [F32Products::Exact, F32Products::Rounded] {
+                let module = lower(&launch.kernel, products).unwrap();
+                module
+                    .verify()
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
+                for text in [module.to_pretty(), module.to_generic()] {
+                    let read = Module::parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+                    assert!(read == module, "{name}");
+                }
+                let stable = module.to_stable(version::CURRENT).unwrap();
+                assert!(Module::parse(&stable).unwrap() == module, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn emission_is_deterministic() {
+    for program in programs().iter().step_by(5) {
+        let options = EmitOptions::default();
+        assert_eq!(
+            emit(program, &options).unwrap(),
+            emit(program, &options).unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_program_takes_its_inputs_and_returns_its_outputs_in_order() {
+    let problem = LinearCe::new(256, 128, 512, DType::Bf16, EVERYTHING).unwrap();
+    let schedule = schedule([128, 128, 256], Strategy::Streaming);
+    let program = problem.forward_and_backward(&schedule).unwrap();
+    let text = emit(&program, &EmitOptions::default()).unwrap();
+    let signature = text.lines().nth(1).unwrap();
+    assert_eq!(
+        signature.trim(),
+        "func.func public @main(%x: tensor<256x128xbf16>, %w: tensor<128x512xbf16>, \
+         %bias: tensor<512xf32>, %labels: tensor<256xi32>, %weight: tensor<256xf32>, \
+         %d_loss: tensor<1xf32>, %d_lse: tensor<256xf32>) -> (tensor<256xf32>, tensor<1xf32>, \
+         tensor<256x128xbf16>, tensor<128x512xbf16>, tensor<512xf32>) {"
+    );
+    // One custom call for the forward pass, four in the loop over chunks.
+    assert_eq!(text.matches("@tpu_custom_call").count(), 5);
+    assert_eq!(text.matches("stablehlo.while").count(), 1);
+}
+
+#[test]
+fn blocks_that_have_no_lowering_are_errors_that_say_what_to_do() {
+    let problem = LinearCe::new(512, 128, 512, DType::F32, Options::default()).unwrap();
+    let message = |blocks| {
+        let program = problem
+            .forward(&schedule(blocks, Strategy::Combined))
+            .unwrap();
+        match emit(&program, &EmitOptions::default()) {
+            Err(EmitError::Lower(error @ LowerError::Unsupported { .. })) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        message([100, 128, 128]),
+        "linear_ce_forward: a block of 100 rows: per-row values are transposed 128 at a time, so \
+         the token block must be a multiple of 128"
+    );
+    assert_eq!(
+        message([128, 128, 100]),
+        "linear_ce_forward: a block of 100 columns: the vocabulary block must be a multiple of 128"
+    );
+}
