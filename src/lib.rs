@@ -24,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! For one step down, [`core`] builds the kernels and their programs, [`cpu`] runs them, and [`sim`]
-//! says what they need and how long they take on a TPU.
+//! For one step down, [`core`] builds the kernels and their programs, [`cpu`] runs them, [`sim`] says
+//! what they need and how long they take on a TPU, and [`tpu`] writes them for its compiler.
 #![forbid(unsafe_code)]
 
 mod linear_ce;
@@ -40,3 +40,4 @@ pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;
 pub use tilecast_cpu::array::ArrayMut;
 pub use tilecast_sim as sim;
+pub use tilecast_tpu as tpu;

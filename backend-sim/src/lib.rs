@@ -19,11 +19,13 @@
 //! | [`timing`] | from work to cycles and seconds |
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
 //! | [`tune`] | the same for many block sizes |
+//! | [`emission`] | block sizes for a kernel that will be compiled |
 //!
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
 #![forbid(unsafe_code)]
 
 pub mod cost;
+pub mod emission;
 pub mod kernel;
 pub mod op;
 pub mod steps;

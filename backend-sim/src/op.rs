@@ -33,6 +33,9 @@ pub enum SimError {
     /// The problem or its blocks are invalid for every target.
     #[error(transparent)]
     Problem(#[from] LinearCeError),
+    /// Neither pass has a candidate.
+    #[error("no pass is asked for")]
+    NothingToTry,
     /// There are fewer tokens than chips to share them.
     #[error("{tokens} tokens cannot be shared by {chips} chips; use at most {tokens}")]
     TooManyChips {

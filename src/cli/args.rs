@@ -10,6 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
 use tilecast::core::target::{Target, UnknownTarget};
 use tilecast::cpu::simd::Level;
+use tilecast::sim::op::SimError;
 use tilecast::{Blocks, DType, Options, Reduction, Strategy};
 
 /// A command that cannot do what it was asked to.
@@ -47,6 +48,12 @@ impl CliError {
             Self::Invalid(_) => 2,
             Self::Failure(_) => 1,
         }
+    }
+}
+
+impl From<SimError> for CliError {
+    fn from(error: SimError) -> Self {
+        Self::invalid(error)
     }
 }
 

@@ -13,6 +13,9 @@
 
 mod args;
 mod check;
+mod compile;
+mod emit;
+mod file;
 mod inputs;
 mod memory;
 mod output;
@@ -53,6 +56,8 @@ enum Command {
     Targets(targets::Args),
     Simulate(simulate::Args),
     Tune(tune::Args),
+    Emit(emit::Args),
+    Compile(compile::Args),
     Run(run::Args),
     Check(check::Args),
 }
@@ -84,6 +89,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Targets(args) => targets::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Tune(args) => tune::run(&args),
+        Command::Emit(args) => emit::run(&args),
+        Command::Compile(args) => compile::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
     };

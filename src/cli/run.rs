@@ -8,11 +8,12 @@ use tilecast::{Blocks, Cpu, DType, Gradient, Reduction, Schedule};
 
 use super::Outcome;
 use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level};
+use super::file::Output;
 use super::inputs::{Inputs, Unread};
 use super::memory;
 use super::output::{print, print_json, warn};
 use super::solve::{Results, on_cpu, with_reference};
-use super::tensors::{Dtype, Output, Tensor};
+use super::tensors::{self, Dtype, Tensor};
 
 /// Run an op on tensors from a safetensors file
 ///
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
             (inputs, results, None)
         }
     };
-    output.write(tensors(args, &inputs, &results))?;
+    tensors::write(&output, tensors(args, &inputs, &results))?;
     let report = Report {
         args,
         inputs: &inputs,

@@ -6,8 +6,8 @@
 //! any data are. So a file makes us allocate at most its own size. Only tensors that are asked for
 //! are read, straight into memory of their element type.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
@@ -15,6 +15,7 @@ pub(crate) use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::args::CliError;
+use super::file::Output;
 
 #[cfg(target_endian = "big")]
 compile_error!("safetensors files are little-endian; reading them here would need byte swaps");
@@ -141,74 +142,14 @@ pub(crate) struct Tensor<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// A place to write to that existed when it was checked.
-#[derive(Debug)]
-pub(crate) struct Output {
-    path: PathBuf,
-    folder: PathBuf,
-}
-
-impl Output {
-    /// Checks, before any work, that a file can be written at `path`.
-    ///
-    /// # Errors
-    /// The folder is missing or cannot be written to, or there is something that is no file.
-    pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
-        let wrong = |what: &dyn std::fmt::Display| {
-            CliError::invalid(format_args!("cannot write {}: {what}", path.display()))
-        };
-        // A link is followed; replacing it would leave the file that is meant as it was.
-        let target = match fs::canonicalize(path) {
-            Ok(target) if target.is_file() => target,
-            Ok(_) => return Err(wrong(&"there is something that is not a file")),
-            Err(_) => path.into(),
-        };
-        if target.file_name().is_none() {
-            return Err(wrong(&"the path does not end in a file name"));
-        }
-        let folder = match target.parent() {
-            Some(folder) if folder != Path::new("") => folder.into(),
-            _ => PathBuf::from("."),
-        };
-        if !folder.is_dir() {
-            return Err(wrong(&format_args!(
-                "there is no folder {}",
-                folder.display()
-            )));
-        }
-        let output = Self {
-            path: target,
-            folder,
-        };
-        output.temporary().map_err(|error| wrong(&error))?;
-        Ok(output)
-    }
-
-    /// A file beside the target; it vanishes when dropped.
-    fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".tilecast-").suffix(".tmp");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder.tempfile_in(&self.folder)
-    }
-
-    /// Writes the file: all of it, or none.
-    ///
-    /// # Errors
-    /// The system refuses.
-    pub(crate) fn write(&self, mut tensors: Vec<Tensor<'_>>) -> Result<(), CliError> {
-        // Larger elements first, so that all are aligned.
-        tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
-        self.try_write(&tensors).map_err(|error| {
-            CliError::failure(format_args!(
-                "cannot write {}: {error}",
-                self.path.display()
-            ))
-        })
-    }
-
-    fn try_write(&self, tensors: &[Tensor<'_>]) -> io::Result<()> {
+/// Writes tensors as one safetensors file: all of it, or none.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn write(output: &Output, mut tensors: Vec<Tensor<'_>>) -> Result<(), CliError> {
+    // Larger elements first, so that all are aligned.
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
+    output.write(|writer| {
         let mut end = 0;
         let infos = tensors.iter().map(|tensor| {
             let begin = end;
@@ -223,16 +164,11 @@ impl Output {
         let metadata = Metadata::new(None, infos.collect()).map_err(io::Error::other)?;
         let mut header = serde_json::to_vec(&metadata)?;
         header.resize(header.len().next_multiple_of(LENGTH_BYTES as usize), b' ');
-        let file = self.temporary()?;
-        let mut writer = BufWriter::new(file.as_file());
         writer.write_all(&(header.len() as u64).to_le_bytes())?;
         writer.write_all(&header)?;
-        for tensor in tensors {
+        for tensor in &tensors {
             writer.write_all(tensor.bytes)?;
         }
-        writer.flush()?;
-        drop(writer);
-        file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
-    }
+    })
 }

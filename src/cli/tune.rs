@@ -1,7 +1,7 @@
 //! `tilecast tune`: many configurations, ranked.
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use comfy_table::Table;
@@ -14,6 +14,7 @@ use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::file::Output;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     NOT_PREDICTED, assumptions, blocks_json, blocks_text, count_text, headline, headroom,
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut targets = args.target.clone();
     targets.sort_by_key(|target| target.generation);
     targets.dedup_by_key(|target| target.generation);
-    let csv = args.csv.as_deref().map(CsvFile::new).transpose()?;
+    let csv = args.csv.as_deref().map(Output::new).transpose()?;
     let planned = (targets.into_iter())
         .map(|target| {
             let request = request(&args.problem, target, args.vmem_limit_kib)?;
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         .collect::<Result<Vec<_>, CliError>>()?;
     let tuned = sweep(planned)?;
     if let Some(csv) = csv {
-        csv.write(&tuned)?;
+        csv.write(|to| write_csv(to, &tuned))?;
     }
     match args.json {
         true => print_json(&document(args.op, &tuned))?,
@@ -278,48 +279,6 @@ fn row_json(target: &Target, row: &Row) -> Value {
         "hbm_used_bytes": row.report.hbm.used_bytes,
         "bottleneck": total.map(|_| row.bounds.binding().0),
     })
-}
-
-/// A CSV file that is replaced as a whole.
-struct CsvFile {
-    path: PathBuf,
-    file: tempfile::NamedTempFile,
-}
-
-impl CsvFile {
-    /// Checks, before any work, that the file can be written.
-    fn new(path: &Path) -> Result<Self, CliError> {
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        let wrong = |what: &dyn std::fmt::Display| {
-            CliError::invalid(format_args!("cannot write {}: {what}", path.display()))
-        };
-        if path.is_dir() || path.file_name().is_none() {
-            return Err(wrong(&"it is not the name of a file"));
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".tilecast-").suffix(".tmp");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.tempfile_in(folder).map_err(|error| wrong(&error))?;
-        Ok(Self {
-            path: path.into(),
-            file,
-        })
-    }
-
-    fn write(mut self, tuned: &[Tuned]) -> Result<(), CliError> {
-        let shown = self.path.display().to_string();
-        let failed =
-            |error: io::Error| CliError::failure(format_args!("cannot write {shown}: {error}"));
-        write_csv(self.file.as_file_mut(), tuned).map_err(failed)?;
-        self.file
-            .persist(&self.path)
-            .map_err(|error| failed(error.error))?;
-        Ok(())
-    }
 }
 
 fn write_csv(to: impl io::Write, tuned: &[Tuned]) -> io::Result<()> {

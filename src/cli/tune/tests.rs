@@ -92,9 +92,9 @@ fn the_csv_has_a_row_for_each_that_was_tried_and_replaces_the_file() {
     let path = folder.path().join("tried.csv");
     std::fs::write(&path, "old").unwrap();
     let tuned = tuned(LINE);
-    let file = CsvFile::new(&path).unwrap();
+    let file = Output::new(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
-    file.write(&tuned).unwrap();
+    file.write(|to| write_csv(to, &tuned)).unwrap();
     let rows: usize = tuned.iter().map(|tuned| tuned.rows.len()).sum();
     let mut reader = csv::Reader::from_path(&path).unwrap();
     let verdict = reader
@@ -128,7 +128,7 @@ fn a_csv_file_that_cannot_be_written_is_an_error_before_any_work() {
         folder.path().to_path_buf(),
         folder.path().join("missing/tried.csv"),
     ] {
-        assert!(matches!(CsvFile::new(&path), Err(CliError::Invalid(_))));
+        assert!(matches!(Output::new(&path), Err(CliError::Invalid(_))));
     }
 }
 

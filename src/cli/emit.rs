@@ -1,0 +1,172 @@
+//! `tilecast emit`: an op as Mosaic, or as StableHLO around it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tilecast::Schedule;
+use tilecast::core::kernels::linear_ce::LinearCeKernel;
+use tilecast::core::program::{Kernel, Program};
+use tilecast::core::target::Target;
+use tilecast::sim::Verdict;
+use tilecast::sim::emission::{Choice, choose};
+use tilecast::tpu::lower::{F32Products, lower};
+use tilecast::tpu::stablehlo::{EmitOptions, emit};
+
+use super::Outcome;
+use super::args::{CliError, Op, Pass, ProblemArgs, parse_target};
+use super::file::Output;
+use super::output::print;
+use super::report::{request, space};
+
+/// Write an op for the TPU compiler
+///
+/// As one StableHLO module with a custom call for each kernel, which XLA compiles and runs; or as the Mosaic text of
+/// each kernel alone. Block sizes that are not given are chosen as `tune` would, leaving room for register spills.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  tilecast emit linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 \
+                  --format stablehlo --output loss.mlir"
+)]
+pub(crate) struct Args {
+    /// What to emit
+    op: Op,
+    /// TPU generation: v4, v5e, v5p, v6e, v7x
+    #[arg(long, value_name = "T", value_parser = parse_target)]
+    target: &'static Target,
+    /// StableHLO of the op, or Mosaic of each kernel
+    #[arg(long, value_enum)]
+    format: Format,
+    /// File to write; where there are several kernels in Mosaic, each goes to a file with its name before the extension
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+    /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    vmem_limit_kib: Option<u32>,
+    /// Products of f32 inputs: to f32 accuracy (6 passes of the matrix unit) or of operands rounded to bf16 (1 pass)
+    #[arg(long, value_enum, default_value_t = ProductsArg::Exact)]
+    f32_products: ProductsArg,
+    #[command(flatten)]
+    problem: ProblemArgs,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Mosaic,
+    Stablehlo,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ProductsArg {
+    Exact,
+    Rounded,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
+    let output = Output::new(&args.output)?;
+    let products = match args.f32_products {
+        ProductsArg::Exact => F32Products::Exact,
+        ProductsArg::Rounded => F32Products::Rounded,
+    };
+    let chosen = choose(
+        |limit_bytes| {
+            let limit_kib = u32::try_from(limit_bytes >> 10).map_err(CliError::failure)?;
+            let request = request(&args.problem, args.target, Some(limit_kib))?;
+            let space = space(&args.problem, &request);
+            Ok::<_, CliError>((request, space))
+        },
+        args.target,
+        args.vmem_limit_kib.map(|kib| u64::from(kib) << 10),
+        args.problem.dtype,
+        products,
+    )?;
+    let Choice {
+        schedule,
+        vmem_limit_bytes,
+        row,
+    } = chosen;
+    if row.report.verdict != Verdict::Fits {
+        let reason = row.report.reason.unwrap_or_default();
+        let target = args.target.name;
+        return Err(CliError::invalid(format_args!(
+            "no block sizes fit {target}: {reason}; `tilecast simulate` shows why"
+        )));
+    }
+    let problem = args.problem.problem()?;
+    let program = match args.problem.schedule.pass {
+        Pass::Forward => problem.forward(&schedule),
+        Pass::Backward => problem.backward(&schedule),
+        Pass::Both => problem.forward_and_backward(&schedule),
+    }?;
+    let files = match args.format {
+        Format::Stablehlo => {
+            let options = EmitOptions {
+                products,
+                vmem_limit_bytes: Some(vmem_limit_bytes),
+                ..EmitOptions::default()
+            };
+            let text = emit(&program, &options).map_err(CliError::invalid)?;
+            output.write(|file| file.write_all(text.as_bytes()))?;
+            vec![args.output.clone()]
+        }
+        Format::Mosaic => write_kernels(&program, products, &args.output, &output)?,
+    };
+    print(summary(args, &schedule, vmem_limit_bytes, &files))?;
+    Ok(Outcome::Done)
+}
+
+fn write_kernels(
+    program: &Program<LinearCeKernel>,
+    products: F32Products,
+    path: &Path,
+    output: &Output,
+) -> Result<Vec<PathBuf>, CliError> {
+    let launches = program.launches();
+    let mut files = Vec::new();
+    for (launch, _) in &launches {
+        let module = lower(&launch.kernel, products).map_err(CliError::invalid)?;
+        let text = module.to_pretty();
+        let write = |file: &mut dyn Write| file.write_all(text.as_bytes());
+        if launches.len() == 1 {
+            output.write(|file| write(file))?;
+            files.push(path.into());
+        } else {
+            let path = named(path, launch.kernel.spec().name());
+            Output::new(&path)?.write(|file| write(file))?;
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// `loss.mlir` for kernel `k`: `loss.k.mlir`.
+fn named(path: &Path, kernel: &str) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{kernel}.{}", extension.to_string_lossy())),
+        None => path.with_extension(kernel),
+    }
+}
+
+fn summary(args: &Args, schedule: &Schedule, vmem_limit_bytes: u64, files: &[PathBuf]) -> String {
+    let blocks = |blocks: tilecast::Blocks| format!("{},{},{}", blocks.b, blocks.h, blocks.v);
+    let files: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let pass = args.problem.schedule.pass;
+    let mut parts = Vec::new();
+    if pass.forward() {
+        parts.push(format!("forward {}", blocks(schedule.forward)));
+    }
+    if pass.backward() {
+        let strategy = schedule.strategy.name();
+        parts.push(format!("backward {} {strategy}", blocks(schedule.backward)));
+    }
+    format!(
+        "{} for {}: {}; VMEM limit {} KiB; {}",
+        args.op.name(),
+        args.target.name,
+        parts.join(", "),
+        vmem_limit_bytes >> 10,
+        files.join(", ")
+    )
+}
