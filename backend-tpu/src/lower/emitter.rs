@@ -1,158 +1,149 @@
-//! The small vocabulary of Mosaic operations that the lowering uses, appended one by one.
+//! The operations the lowering appends, through a shared reference.
+//!
+//! Kernels nest closures, so the recorder only ever has `&self`; this wraps the
+//! [`Builder`] in a cell and gives its operations the shapes the lowering thinks in.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use tilecast_core::DType;
 
+use crate::mosaic::tpu::{ContractPrecision, DotDimensionNumbers, MemorySpace, VectorKind};
 use crate::mosaic::{
-    Attribute, AttributeKind, Block, FloatKind, Module, Op, OpParts, Region, Signedness, Type,
-    TypeKind, Value,
+    Attribute, AttributeKind, Block, Builder, FloatKind, Module, Op, Region, Type, TypeKind, Value,
 };
 
-/// A module under construction and the block that operations are appended to.
+/// A module under construction.
 #[derive(Debug)]
-pub(super) struct Emitter {
-    pub(super) module: RefCell<Module>,
-    pub(super) block: Cell<Block>,
-}
+pub(super) struct Emitter(RefCell<Builder>);
 
 impl Emitter {
     /// A module of that name, without functions.
     pub(super) fn new(name: &str) -> Self {
-        let module = Module::new(Some(name));
-        let block = Cell::new(module.body());
-        Self {
-            module: RefCell::new(module),
-            block,
-        }
+        Self(RefCell::new(Builder::new(name)))
+    }
+
+    /// The module.
+    pub(super) fn finish(self) -> Module {
+        self.0.into_inner().finish()
+    }
+
+    fn build<R>(&self, build: impl FnOnce(&mut Builder) -> R) -> R {
+        build(&mut self.0.borrow_mut())
     }
 
     // ---- functions --------------------------------------------------------------------------
 
-    /// The body of a function to come.
-    pub(super) fn function(&self) -> (Region, Block) {
-        let mut module = self.module.borrow_mut();
-        let region = module.new_region();
-        let entry = module.new_block(region, &[]);
-        (region, entry)
+    /// Starts a function: operations go to its body until [`Self::finish_function`].
+    pub(super) fn start_function(&self) -> Region {
+        self.build(|b| {
+            let region = b.module_mut().new_region();
+            let entry = b.module_mut().new_block(region, &[]);
+            b.enter(entry);
+            region
+        })
     }
 
     /// One more argument of the current block.
     pub(super) fn argument(&self, ty: Type) -> Value {
-        self.module.borrow_mut().new_argument(self.block.get(), ty)
+        self.build(|b| {
+            let block = b.block();
+            b.module_mut().new_argument(block, ty)
+        })
     }
 
     /// The arguments of the current block.
     pub(super) fn arguments(&self) -> Vec<Value> {
-        self.module.borrow().arguments(self.block.get()).to_vec()
+        self.build(|b| b.module().arguments(b.block()).to_vec())
     }
 
-    /// Makes a function of the current block, the entry of `region`.
+    /// Returns `results` from the function begun last, and names it.
     pub(super) fn finish_function(
         &self,
         name: &str,
         region: Region,
-        results: &[Type],
+        results: &[Value],
         attributes: &[(&str, Attribute)],
     ) {
-        let arguments = self.arguments().into_iter();
-        let inputs = arguments
-            .map(|value| self.module.borrow().value_type(value))
-            .collect();
-        let results = results.into();
-        let function_type = self.ty(TypeKind::Function { inputs, results });
-        let function_type = self.attribute(AttributeKind::Type(function_type));
-        let name = self.attribute(AttributeKind::String(name.into()));
-        let own = [("function_type", function_type), ("sym_name", name)];
-        let attributes = own.iter().chain(attributes);
-        let attributes = attributes
-            .map(|(name, value)| ((*name).into(), *value))
-            .collect();
-        let mut module = self.module.borrow_mut();
-        let parts = OpParts {
-            attributes,
-            regions: vec![region],
-            ..OpParts::default()
-        };
-        let function = module.new_op("func.func", parts);
-        let body = module.body();
-        module.append(body, function);
-    }
-
-    /// A memory reference of a memory space.
-    pub(super) fn memref(&self, shape: &[usize], element: TypeKind, space: &str) -> Type {
-        let element = self.ty(element);
-        let space = Some(self.dialect("tpu.memory_space", space));
-        let shape = shape.iter().map(|&n| n as i64).collect();
-        let layout = None;
-        self.ty(TypeKind::Memref {
-            shape,
-            element,
-            layout,
-            space,
-        })
+        self.op("func.return", results, &[], &[]);
+        let arguments = self.arguments();
+        self.build(|b| {
+            b.leave();
+            let types = |values: &[Value]| -> Vec<Type> {
+                values.iter().map(|&v| b.module().value_type(v)).collect()
+            };
+            let (inputs, results) = (types(&arguments), types(results));
+            let ty = b.ty(TypeKind::Function { inputs, results });
+            let mut op = b.op("func.func").region(region);
+            for &(name, value) in attributes {
+                op = op.attr(name, value);
+            }
+            op.attr_kind("function_type", AttributeKind::Type(ty))
+                .attr_kind("sym_name", AttributeKind::String(name.into()))
+                .build();
+        });
     }
 
     // ---- types and attributes ---------------------------------------------------------------
 
-    pub(super) fn ty(&self, kind: TypeKind) -> Type {
-        self.module.borrow_mut().ty(kind)
-    }
-
     pub(super) fn i32(&self) -> Type {
-        self.ty(integer(32))
+        self.build(|b| b.int_type(32))
     }
 
     pub(super) fn index_type(&self) -> Type {
-        self.ty(TypeKind::Index)
+        self.build(|b| b.index_type())
     }
 
-    pub(super) fn vector(&self, shape: &[usize], element: TypeKind) -> Type {
-        let element = self.ty(element);
-        let shape = shape.iter().map(|&n| n as i64).collect();
-        self.ty(TypeKind::Vector { shape, element })
-    }
-
-    pub(super) fn attribute(&self, kind: AttributeKind) -> Attribute {
-        self.module.borrow_mut().attribute(kind)
-    }
-
-    pub(super) fn integer_attribute(&self, value: i64, width: u32) -> Attribute {
-        let ty = self.ty(integer(width));
-        self.attribute(AttributeKind::Integer { value, ty })
-    }
-
-    pub(super) fn dialect(&self, name: &str, body: &str) -> Attribute {
-        self.attribute(AttributeKind::Dialect {
-            name: name.into(),
-            body: Some(body.into()),
+    pub(super) fn memref(&self, shape: &[usize], element: Element, space: MemorySpace) -> Type {
+        self.build(|b| {
+            let element = element.ty(b);
+            b.memref_type(&signed(shape), element, space)
         })
     }
 
-    pub(super) fn bool_attribute(&self, value: bool) -> Attribute {
-        self.attribute(AttributeKind::Bool(value))
+    fn vector(&self, shape: &[usize], element: Type) -> Type {
+        self.build(|b| b.vector_type(&signed(shape), element))
     }
 
-    pub(super) fn integers(&self, width: u32, values: &[i64]) -> Attribute {
-        let element = self.ty(integer(width));
-        let values = values.into();
-        self.attribute(AttributeKind::DenseArray { element, values })
+    fn f32_vector(&self, shape: &[usize]) -> Type {
+        self.build(|b| b.f32_vector(&signed(shape)))
+    }
+
+    pub(super) fn attribute(&self, kind: AttributeKind) -> Attribute {
+        self.build(|b| b.module_mut().attribute(kind))
+    }
+
+    pub(super) fn i64_attribute(&self, value: usize) -> Attribute {
+        self.build(|b| b.i64_attribute(value as i64))
+    }
+
+    pub(super) fn dialect(&self, name: &str, body: &str) -> Attribute {
+        let (name, body) = (name.into(), Some(body.into()));
+        self.attribute(AttributeKind::Dialect { name, body })
+    }
+
+    pub(super) fn integers(&self, width: u32, values: &[usize]) -> Attribute {
+        self.build(|b| b.dense_array(width, signed(values)))
     }
 
     /// Shape of a vector or memref value.
     pub(super) fn shape(&self, value: Value) -> Vec<usize> {
-        let module = self.module.borrow();
-        let shape = module.value_kind(value).shape().unwrap_or_default();
-        shape.iter().map(|&n| n as usize).collect()
+        self.build(|b| {
+            let shape = b.module().value_kind(value).shape().unwrap_or_default();
+            shape.iter().map(|&n| n as usize).collect()
+        })
     }
 
-    fn element(&self, value: Value) -> TypeKind {
-        let module = self.module.borrow();
-        let kind = module.value_kind(value);
-        match kind.element() {
-            Some(element) => module.type_kind(element).clone(),
-            None => kind.clone(),
-        }
+    /// Element type of a vector or memref, or the type of a scalar.
+    fn element(&self, value: Value) -> Type {
+        self.build(|b| {
+            let ty = b.module().value_type(value);
+            b.module().type_kind(ty).element().unwrap_or(ty)
+        })
+    }
+
+    fn element_is(&self, value: Value, kind: FloatKind) -> bool {
+        let element = self.element(value);
+        self.build(|b| *b.module().type_kind(element) == TypeKind::Float(kind))
     }
 
     // ---- operations -------------------------------------------------------------------------
@@ -164,19 +155,16 @@ impl Emitter {
         results: &[Type],
         attributes: &[(&str, Attribute)],
     ) -> Op {
-        let mut module = self.module.borrow_mut();
-        let attributes = attributes.iter().map(|(n, a)| ((*n).into(), *a)).collect();
-        let op = module.new_op(
-            name,
-            OpParts {
-                operands: operands.into(),
-                results: results.into(),
-                attributes,
-                ..OpParts::default()
-            },
-        );
-        module.append(self.block.get(), op);
-        op
+        self.build(|b| {
+            let mut op = b
+                .op(name)
+                .operands(operands.iter().copied())
+                .results(results);
+            for &(name, value) in attributes {
+                op = op.attr(name, value);
+            }
+            op.build()
+        })
     }
 
     pub(super) fn value(
@@ -187,114 +175,79 @@ impl Emitter {
         attributes: &[(&str, Attribute)],
     ) -> Value {
         let op = self.op(name, operands, &[result], attributes);
-        self.module.borrow().results(op)[0]
+        self.build(|b| b.module().results(op)[0])
     }
 
     /// An operation whose result has the type of its first operand.
     pub(super) fn same(&self, name: &str, operands: &[Value]) -> Value {
-        let ty = self.module.borrow().value_type(operands[0]);
-        let mut attributes = Vec::new();
-        if matches!(name, "arith.addi" | "arith.subi" | "arith.muli") {
-            attributes.push(("overflowFlags", self.dialect("arith.overflow", "none")));
-        } else if name.starts_with("arith.") && name.ends_with('f') || name.starts_with("math.") {
-            attributes.push(("fastmath", self.dialect("arith.fastmath", "none")));
-        }
-        self.value(name, operands, ty, &attributes)
+        let ty = self.build(|b| b.module().value_type(operands[0]));
+        self.value(name, operands, ty, &[])
     }
 
     pub(super) fn i32_constant(&self, value: i64) -> Value {
-        let ty = self.i32();
-        let value = self.integer_attribute(value, 32);
-        self.value("arith.constant", &[], ty, &[("value", value)])
+        self.build(|b| b.int(value, 32))
     }
 
     pub(super) fn index_constant(&self, value: usize) -> Value {
-        let ty = self.index_type();
-        let value = value as i64;
-        let value = self.attribute(AttributeKind::Integer { value, ty });
-        self.value("arith.constant", &[], ty, &[("value", value)])
+        self.build(|b| b.index(value as i64))
     }
 
     /// A vector of equal f32.
     pub(super) fn splat(&self, value: f32, shape: &[usize]) -> Value {
-        let ty = self.vector(shape, f32_type());
-        let values = vec![u64::from(value.to_bits())];
-        let value = self.attribute(AttributeKind::DenseElements { ty, values });
-        self.value("arith.constant", &[], ty, &[("value", value)])
+        let ty = self.f32_vector(shape);
+        self.build(|b| b.splat(f64::from(value), ty))
     }
 
-    /// A vector of equal i32, from a scalar.
+    /// A vector of equal elements, from a scalar.
     pub(super) fn broadcast_scalar(&self, scalar: Value, shape: &[usize]) -> Value {
         let ty = self.vector(shape, self.element(scalar));
-        self.value("vector.broadcast", &[scalar], ty, &[])
+        self.build(|b| b.broadcast(scalar, ty))
     }
 
-    /// `arith.cmpi` with a predicate by name.
-    pub(super) fn compare_integers(&self, predicate: Predicate, a: Value, b: Value) -> Value {
-        let ty = self.truth(a);
-        let predicate = self.integer_attribute(predicate as i64, 64);
-        self.value("arith.cmpi", &[a, b], ty, &[("predicate", predicate)])
+    /// Compares integers: `eq`, `slt`, `sge`.
+    pub(super) fn compare_integers(&self, predicate: &str, a: Value, b: Value) -> Value {
+        self.build(|builder| builder.cmpi(predicate, a, b))
     }
 
-    /// `arith.cmpf`: ordered equal (1) or ordered less than (4).
-    pub(super) fn compare_floats(&self, predicate: FloatPredicate, a: Value, b: Value) -> Value {
-        let ty = self.truth(a);
-        let predicate = self.integer_attribute(predicate as i64, 64);
-        let fastmath = self.dialect("arith.fastmath", "none");
-        let attributes = [("fastmath", fastmath), ("predicate", predicate)];
-        self.value("arith.cmpf", &[a, b], ty, &attributes)
-    }
-
-    /// The type of a comparison of values like `value`.
-    fn truth(&self, value: Value) -> Type {
-        match &*self.shape(value) {
-            [] => self.ty(integer(1)),
-            shape => self.vector(shape, integer(1)),
-        }
+    /// Compares floats: `oeq`, `olt`, which do not hold where a value is NaN.
+    pub(super) fn compare_floats(&self, predicate: &str, a: Value, b: Value) -> Value {
+        self.build(|builder| builder.cmpf(predicate, a, b))
     }
 
     pub(super) fn select(&self, condition: Value, a: Value, b: Value) -> Value {
-        let ty = self.module.borrow().value_type(a);
-        self.value("arith.select", &[condition, a, b], ty, &[])
+        self.build(|builder| builder.select(condition, a, b))
     }
 
-    /// `0, 1, 2, ...` along the columns.
-    pub(super) fn column_numbers(&self, shape: &[usize]) -> Value {
-        self.numbers(shape, 1)
-    }
-
-    pub(super) fn numbers(&self, shape: &[usize], dimension: i64) -> Value {
-        let ty = self.vector(shape, integer(32));
-        let dimensions = self.integers(32, &[dimension]);
-        self.value("tpu.iota", &[], ty, &[("dimensions", dimensions)])
+    /// `0, 1, 2, ...` along a dimension.
+    pub(super) fn numbers(&self, shape: &[usize], dimension: usize) -> Value {
+        let ty = self.vector(shape, self.i32());
+        self.build(|b| b.iota(ty, dimension as i64))
     }
 
     pub(super) fn load(&self, memref: Value, at: [Value; 2], shape: &[usize]) -> Value {
         let ty = self.vector(shape, self.element(memref));
-        self.value("vector.load", &[memref, at[0], at[1]], ty, &[])
+        self.build(|b| b.load_at(memref, &at, ty))
     }
 
     pub(super) fn store(&self, memref: Value, at: [Value; 2], value: Value) {
-        let attributes = [
-            ("add", self.bool_attribute(false)),
-            ("operandSegmentSizes", self.integers(32, &[1, 1, 2, 0])),
-            ("strides", self.integers(32, &[])),
-        ];
-        self.op(
-            "tpu.vector_store",
-            &[value, memref, at[0], at[1]],
-            &[],
-            &attributes,
-        );
+        self.build(|b| b.store_at(value, memref, &at, None));
+    }
+
+    /// An element of an array of scalars.
+    pub(super) fn load_scalar(&self, memref: Value, position: usize) -> Value {
+        self.build(|b| {
+            let at = b.index(position as i64);
+            b.load_scalar(memref, &[at])
+        })
     }
 
     /// bf16 to f32.
     pub(super) fn widen(&self, value: Value) -> Value {
-        if self.element(value) != bf16_type() {
+        if !self.element_is(value, FloatKind::BF16) {
             return value;
         }
-        let ty = self.vector(&self.shape(value), f32_type());
-        self.value("arith.extf", &[value], ty, &[])
+        let ty = self.f32_vector(&self.shape(value));
+        self.build(|b| b.cast("arith.extf", value, ty))
     }
 
     /// f32 to `dtype`.
@@ -302,8 +255,24 @@ impl Emitter {
         if dtype != DType::Bf16 {
             return value;
         }
-        let ty = self.vector(&self.shape(value), bf16_type());
-        self.value("arith.truncf", &[value], ty, &[])
+        let bf16 = self.build(|b| b.float_type(FloatKind::BF16));
+        let ty = self.vector(&self.shape(value), bf16);
+        self.build(|b| b.cast("arith.truncf", value, ty))
+    }
+
+    /// A product into f32, of f32 accuracy if `exact` and both operands are f32.
+    pub(super) fn product(
+        &self,
+        a: Value,
+        b: Value,
+        dims: &DotDimensionNumbers,
+        shape: [usize; 2],
+        exact: bool,
+    ) -> Value {
+        let zero = self.splat(0.0, &shape);
+        let both_f32 = [a, b].iter().all(|&x| self.element_is(x, FloatKind::F32));
+        let precision = (exact && both_f32).then_some(ContractPrecision::Fp32);
+        self.build(|builder| builder.matmul(a, b, zero, dims, precision))
     }
 
     pub(super) fn concatenate(&self, parts: &[Value], dimension: usize) -> Value {
@@ -313,7 +282,7 @@ impl Emitter {
         let mut shape = self.shape(parts[0]);
         shape[dimension] = parts.iter().map(|&part| self.shape(part)[dimension]).sum();
         let ty = self.vector(&shape, self.element(parts[0]));
-        let dimension = self.integer_attribute(dimension as i64, 32);
+        let dimension = self.build(|b| b.i32_attribute(dimension as i64));
         self.value("tpu.concatenate", parts, ty, &[("dimension", dimension)])
     }
 
@@ -324,7 +293,7 @@ impl Emitter {
         }
         let ty = self.vector(&shape, self.element(value));
         let list = |values: [usize; 2]| {
-            let values = values.map(|n| self.integer_attribute(n as i64, 64));
+            let values = values.map(|n| self.i64_attribute(n));
             self.attribute(AttributeKind::Array(values.into()))
         };
         let attributes = [
@@ -352,115 +321,94 @@ impl Emitter {
             return value;
         }
         let ty = self.vector(shape, self.element(value));
-        self.value("vector.broadcast", &[value], ty, &[])
+        self.build(|b| b.broadcast(value, ty))
     }
 
     /// Reduces `[r, c]` over one dimension, which stays with size 1.
-    pub(super) fn reduce(&self, kind: &str, value: Value, dimension: usize) -> Value {
+    pub(super) fn reduce(&self, kind: VectorKind, value: Value, dimension: usize) -> Value {
         let mut shape = self.shape(value);
-        let kept = shape[1 - dimension];
         let neutral = match kind {
-            "add" => 0.0,
+            VectorKind::Add => 0.0,
             _ => f32::NEG_INFINITY,
         };
-        let neutral = self.splat(neutral, &[kept]);
-        let ty = self.vector(&[kept], f32_type());
-        let attributes = [
-            ("kind", self.dialect("vector.kind", kind)),
-            ("reduction_dims", self.integers(64, &[dimension as i64])),
-        ];
-        let reduced = self.value("vector.multi_reduction", &[value, neutral], ty, &attributes);
+        let neutral = self.splat(neutral, &[shape[1 - dimension]]);
+        let reduced = self.build(|b| b.reduce(kind, value, neutral, &[dimension as i64]));
         shape[dimension] = 1;
-        let ty = self.vector(&shape, f32_type());
-        self.value("vector.shape_cast", &[reduced], ty, &[])
+        let ty = self.f32_vector(&shape);
+        self.build(|b| b.cast("vector.shape_cast", reduced, ty))
+    }
+
+    /// The block at element `offsets` of an array, without its leading dimensions.
+    pub(super) fn memref_block(&self, memref: Value, offsets: &[Value], block: &[usize]) -> Value {
+        let slice = self.build(|b| b.memref_slice(memref, offsets, &signed(block)));
+        let minor = &block[block.len() - 2..];
+        if minor.len() == block.len() {
+            return slice;
+        }
+        let ty = self.build(|b| {
+            let mut kind = b.module().value_kind(memref).clone();
+            if let TypeKind::Memref { shape, .. } = &mut kind {
+                *shape = signed(minor);
+            }
+            b.ty(kind)
+        });
+        self.value("tpu.memref_squeeze", &[slice], ty, &[])
+    }
+
+    // ---- control flow -----------------------------------------------------------------------
+
+    /// Records `body` into a block of its own.
+    fn region(&self, arguments: &[Type], body: impl FnOnce(Block)) -> Region {
+        let (region, block) = self.build(|b| {
+            let region = b.module_mut().new_region();
+            let block = b.module_mut().new_block(region, arguments);
+            b.enter(block);
+            (region, block)
+        });
+        body(block);
+        self.op("scf.yield", &[], &[], &[]);
+        self.build(Builder::leave);
+        region
     }
 
     /// Records `body` into a region that runs where the condition holds.
     pub(super) fn if_then(&self, condition: Value, body: impl FnOnce()) {
-        let (op, then) = {
-            let mut module = self.module.borrow_mut();
-            let regions = vec![module.new_region(), module.new_region()];
-            let then = module.new_block(regions[0], &[]);
-            let operands = vec![condition];
-            let op = module.new_op(
-                "scf.if",
-                OpParts {
-                    operands,
-                    regions,
-                    ..OpParts::default()
-                },
-            );
-            (op, then)
-        };
-        let outer = self.block.replace(then);
-        body();
-        self.op("scf.yield", &[], &[], &[]);
-        self.block.set(outer);
-        self.module.borrow_mut().append(outer, op);
+        let then = self.region(&[], |_| body());
+        self.build(|b| {
+            let otherwise = b.module_mut().new_region();
+            let op = b.op("scf.if").operand(condition);
+            op.region(then).region(otherwise).build()
+        });
     }
 
     /// Records `body` as a loop over `0..count`.
     pub(super) fn for_loop(&self, count: usize, body: impl FnOnce(Value)) {
         let bounds = [0, count as i64, 1].map(|value| self.i32_constant(value));
-        let i32 = self.i32();
-        let (op, inside, counter) = {
-            let mut module = self.module.borrow_mut();
-            let regions = vec![module.new_region()];
-            let inside = module.new_block(regions[0], &[i32]);
-            let counter = module.arguments(inside)[0];
-            let op = module.new_op(
-                "scf.for",
-                OpParts {
-                    operands: bounds.into(),
-                    regions,
-                    ..OpParts::default()
-                },
-            );
-            (op, inside, counter)
-        };
-        let outer = self.block.replace(inside);
-        body(counter);
-        self.op("scf.yield", &[], &[], &[]);
-        self.block.set(outer);
-        self.module.borrow_mut().append(outer, op);
+        let inside = self.region(&[self.i32()], |block| {
+            body(self.build(|b| b.module().arguments(block)[0]));
+        });
+        self.build(|b| b.op("scf.for").operands(bounds).region(inside).build());
     }
 }
 
-/// Predicates of `arith.cmpi`, by their numbers in the dialect.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Predicate {
-    Equal = 0,
-    Less = 2,
-    GreaterOrEqual = 5,
+/// The element types of arrays and scratch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Element {
+    Of(DType),
+    DmaSemaphore,
 }
 
-/// Predicates of `arith.cmpf`: ordered, so false where a value is NaN.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum FloatPredicate {
-    Equal = 1,
-    Less = 4,
-}
-
-pub(super) fn integer(width: u32) -> TypeKind {
-    TypeKind::Integer {
-        width,
-        sign: Signedness::Signless,
+impl Element {
+    fn ty(self, b: &mut Builder) -> Type {
+        match self {
+            Self::Of(DType::F32) => b.float_type(FloatKind::F32),
+            Self::Of(DType::Bf16) => b.float_type(FloatKind::BF16),
+            Self::Of(DType::I32) => b.int_type(32),
+            Self::DmaSemaphore => b.ty(TypeKind::DmaSemaphore),
+        }
     }
 }
 
-pub(super) fn f32_type() -> TypeKind {
-    TypeKind::Float(FloatKind::F32)
-}
-
-pub(super) fn bf16_type() -> TypeKind {
-    TypeKind::Float(FloatKind::BF16)
-}
-
-/// The element type of arrays of `dtype`.
-pub(super) fn element_type(dtype: DType) -> TypeKind {
-    match dtype {
-        DType::F32 => f32_type(),
-        DType::Bf16 => bf16_type(),
-        DType::I32 => integer(32),
-    }
+fn signed(shape: &[usize]) -> Vec<i64> {
+    shape.iter().map(|&n| n as i64).collect()
 }

@@ -14,6 +14,7 @@ mod vectors;
 use std::cell::RefCell;
 
 use thiserror::Error;
+use tilecast_core::DType;
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{
     Access, Affine, Blocked, Buffer, KernelSpec, Layout, MapVariable, Semantics,
@@ -21,8 +22,9 @@ use tilecast_core::spec::{
 
 use tilecast_core::view::BufferId;
 
-use crate::mosaic::{AttributeKind, Module, Region, TypeKind, Value};
-use emitter::{Emitter, element_type, f32_type, integer};
+use crate::mosaic::tpu::MemorySpace;
+use crate::mosaic::{AttributeKind, Module, Region, Value};
+use emitter::{Element, Emitter};
 use recording::{LANES, Recording, Slot};
 pub use scalar::Scalar;
 pub use tile_ops::{Condition, Recorder};
@@ -58,8 +60,7 @@ pub enum F32Products {
 pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, LowerError> {
     let spec = kernel.spec();
     let emit = Emitter::new(spec.name());
-    let (region, entry) = emit.function();
-    emit.block.set(entry);
+    let region = emit.start_function();
     let (grid, scalars) = declare_symbols(&emit, spec);
     let slots = declare_slots(&emit, spec);
     let recording = Recording {
@@ -76,14 +77,13 @@ pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, Lowe
     if let Some(error) = error.into_inner() {
         return Err(error);
     }
-    emit.op("func.return", &[], &[], &[]);
     finish_function(&emit, region, spec);
     for (i, argument) in signature(spec).into_iter().enumerate() {
         if let Some((layout, operand)) = window(spec, argument) {
             transform(&emit, i, layout, operand, spec);
         }
     }
-    Ok(emit.module.into_inner())
+    Ok(emit.finish())
 }
 
 /// A function of its own: the recording is borrowed for as long as the symbols live.
@@ -95,7 +95,8 @@ fn record(kernel: &impl Kernel, recording: &Recording<'_>) {
 fn declare_symbols(emit: &Emitter, spec: &KernelSpec) -> (Vec<Value>, Vec<Value>) {
     let i32 = emit.i32();
     let grid = spec.grid().iter().map(|_| emit.argument(i32)).collect();
-    let scalar = |len| emit.argument(emit.memref(&[len], integer(32), "smem"));
+    let scalar =
+        |len| emit.argument(emit.memref(&[len], Element::Of(DType::I32), MemorySpace::Smem));
     let scalars = spec
         .scalars()
         .iter()
@@ -158,8 +159,12 @@ fn declare_slots(emit: &Emitter, spec: &KernelSpec) -> Vec<Slot> {
         let i = argument.buffer().index();
         if let Argument::Before(_) = argument {
             let operand = buffers[i].buffer.operand().expect("arguments are operands");
-            let element = element_type(operand.dtype);
-            emit.argument(emit.memref(&operand_dims(&buffers[i].buffer), element, "any"));
+            let element = Element::Of(operand.dtype);
+            emit.argument(emit.memref(
+                &operand_dims(&buffers[i].buffer),
+                element,
+                MemorySpace::Any,
+            ));
         } else {
             slots[i] = Some(declare_slot(emit, &buffers[i].buffer));
         }
@@ -182,7 +187,7 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
                 Layout::Tile => &operand.block[operand.block.len() - 2..],
                 Layout::Rows | Layout::Columns => &[1, operand.block[0]],
             };
-            let memref = argument(shape, element_type(dtype), "vmem");
+            let memref = argument(shape, Element::Of(dtype), MemorySpace::Vmem);
             match layout {
                 Layout::Tile => Slot::Tile { memref, dtype },
                 Layout::Rows => Slot::RowWindow { memref },
@@ -190,7 +195,7 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
             }
         }
         Buffer::Hbm { operand } => Slot::Hbm {
-            memref: argument(&operand.dims, element_type(operand.dtype), "hbm"),
+            memref: argument(&operand.dims, Element::Of(operand.dtype), MemorySpace::Hbm),
         },
         Buffer::Scratch {
             dtype,
@@ -198,7 +203,7 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
             shape,
         } => {
             let dtype = *dtype;
-            let argument = |shape: &[usize]| argument(shape, element_type(dtype), "vmem");
+            let argument = |shape: &[usize]| argument(shape, Element::Of(dtype), MemorySpace::Vmem);
             match layout {
                 Layout::Tile => Slot::Tile {
                     memref: argument(shape),
@@ -213,11 +218,11 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
             }
         }
         Buffer::Stats { rows } => Slot::Stats {
-            max: argument(&[*rows, LANES], f32_type(), "vmem"),
-            sum: argument(&[*rows, LANES], f32_type(), "vmem"),
+            max: argument(&[*rows, LANES], Element::Of(DType::F32), MemorySpace::Vmem),
+            sum: argument(&[*rows, LANES], Element::Of(DType::F32), MemorySpace::Vmem),
         },
         Buffer::Semaphore => Slot::Semaphore {
-            memref: argument(&[], TypeKind::DmaSemaphore, "semaphore_mem"),
+            memref: argument(&[], Element::DmaSemaphore, MemorySpace::Semaphore),
         },
     }
 }
@@ -232,16 +237,13 @@ fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
         emit.dialect("tpu.dimension_semantics", semantics)
     });
     let semantics = AttributeKind::Array(semantics.collect());
-    let bounds: Vec<i64> = spec.grid().iter().map(|axis| axis.size as i64).collect();
+    let bounds: Vec<usize> = spec.grid().iter().map(|axis| axis.size).collect();
     let arguments = signature(spec);
     let windows = arguments.iter().enumerate().map(|(i, argument)| {
         let Some((layout, operand)) = window(spec, *argument) else {
             return emit.attribute(AttributeKind::Dictionary(Vec::new()));
         };
-        let block: Vec<i64> = outer_dims(layout, &operand.block)
-            .iter()
-            .map(|&n| n as i64)
-            .collect();
+        let block = outer_dims(layout, &operand.block);
         let transform = emit.attribute(AttributeKind::Symbol(transform_name(i)));
         emit.attribute(AttributeKind::Dictionary(vec![
             ("transform_indices".into(), transform),
@@ -254,14 +256,8 @@ fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
     let attributes = [
         ("dimension_semantics", emit.attribute(semantics)),
         ("iteration_bounds", emit.integers(64, &bounds)),
-        (
-            "scalar_prefetch",
-            emit.integer_attribute(spec.scalars().len() as i64, 64),
-        ),
-        (
-            "scratch_operands",
-            emit.integer_attribute(scratch as i64, 64),
-        ),
+        ("scalar_prefetch", emit.i64_attribute(spec.scalars().len())),
+        ("scratch_operands", emit.i64_attribute(scratch)),
         ("tpu.core_type", emit.dialect("tpu.core_type", "tc")),
         ("window_params", emit.attribute(windows)),
     ];
@@ -288,8 +284,7 @@ fn transform_name(operand: usize) -> String {
 
 /// The function of an index map: grid indices and scalars to block indices.
 fn transform(emit: &Emitter, i: usize, layout: Layout, operand: &Blocked, spec: &KernelSpec) {
-    let (region, entry) = emit.function();
-    emit.block.set(entry);
+    let region = emit.start_function();
     let (grid, scalars) = declare_symbols(emit, spec);
     let mut indices = Vec::new();
     if layout != Layout::Tile {
@@ -298,13 +293,7 @@ fn transform(emit: &Emitter, i: usize, layout: Layout, operand: &Blocked, spec: 
     let variable = |variable| match variable {
         MapVariable::Axis(axis) => grid[axis.index()],
         MapVariable::Scalar(operand, position) => {
-            let at = emit.index_constant(position);
-            emit.value(
-                "memref.load",
-                &[scalars[operand.operand()], at],
-                emit.i32(),
-                &[],
-            )
+            emit.load_scalar(scalars[operand.operand()], position)
         }
     };
     indices.extend(
@@ -313,9 +302,7 @@ fn transform(emit: &Emitter, i: usize, layout: Layout, operand: &Blocked, spec: 
             .iter()
             .map(|index| block_index(emit, index, &variable)),
     );
-    emit.op("func.return", &indices, &[], &[]);
-    let results = vec![emit.i32(); indices.len()];
-    emit.finish_function(&transform_name(i), region, &results, &[]);
+    emit.finish_function(&transform_name(i), region, &indices, &[]);
 }
 
 fn block_index(

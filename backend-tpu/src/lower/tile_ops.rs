@@ -9,11 +9,11 @@ use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
-use super::emitter::{FloatPredicate, Predicate};
 use super::recording::{LANES, Recording, Slot};
 use super::scalar::{Number, Scalar};
 use super::vectors::Form;
-use crate::mosaic::Value;
+use crate::mosaic::tpu::VectorKind;
+use crate::mosaic::{AttributeKind, Value};
 
 /// Records a kernel's body into a module.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub enum Condition {
 impl<'r> Recorder<'r> {
     fn compare(
         self,
-        predicate: Predicate,
+        predicate: &str,
         a: Scalar<'r>,
         b: Scalar<'r>,
         known: fn(&i64, &i64) -> bool,
@@ -65,8 +65,8 @@ impl<'r> Recorder<'r> {
         let shape = r.shape(labels);
         let first = r.broadcast_scalar(first_column.value(), &shape);
         let column = r.same("arith.subi", &[labels, first]);
-        let numbers = r.column_numbers(&[shape[0], columns]);
-        let hit = r.compare_integers(Predicate::Equal, numbers, r.spread(column, columns));
+        let numbers = r.numbers(&[shape[0], columns], 1);
+        let hit = r.compare_integers("eq", numbers, r.spread(column, columns));
         (hit, column)
     }
 
@@ -76,9 +76,9 @@ impl<'r> Recorder<'r> {
         let shape = [tile.rows.len, tile.columns.len];
         let overhangs = self.less_than(valid, self.index(shape[dimension] as i64));
         self.when(overhangs, || {
-            let numbers = r.numbers(&shape, dimension as i64);
+            let numbers = r.numbers(&shape, dimension);
             let limit = r.broadcast_scalar(valid.value(), &shape);
-            let inside = r.compare_integers(Predicate::Less, numbers, limit);
+            let inside = r.compare_integers("slt", numbers, limit);
             let kept = r.widen(r.load_tile(tile));
             r.store_tile(tile, r.select(inside, kept, r.splat(value, &shape)));
         });
@@ -107,21 +107,17 @@ impl<'r> Recorder<'r> {
         let offsets: Vec<Value> = (block.index.iter().zip(&operand.block))
             .map(|(&index, &size)| (index * size as i64).value())
             .collect();
-        let remote = r.hbm_block(memref, &offsets, &operand.block);
+        let remote = r.memref_block(memref, &offsets, &operand.block);
         let (from, to) = match direction {
             Direction::Load => (remote, local),
             Direction::Store => (local, remote),
         };
-        let mut attributes = vec![
-            (
-                "operandSegmentSizes",
-                r.integers(32, &[1, 0, 1, 1, 0, 0, 0]),
-            ),
-            ("priority", r.integer_attribute(0, 32)),
-            ("strict_ordering", r.bool_attribute(false)),
-        ];
+        // One source, one target with its semaphore, all on this core.
+        let segments = r.integers(32, &[1, 0, 1, 1, 0, 0, 0]);
+        let mut attributes = vec![("operandSegmentSizes", segments)];
         if name == "tpu.wait_dma" {
-            attributes.push(("wait_target", r.bool_attribute(true)));
+            let target = r.attribute(AttributeKind::Bool(true));
+            attributes.push(("wait_target", target));
         }
         r.op(name, &[from, to, semaphore], &[], &attributes);
     }
@@ -152,8 +148,7 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn scalar(&self, scalars: ScalarsRef, index: usize) -> Scalar<'r> {
         let r = self.0;
-        let (memref, at) = (r.scalars[scalars.operand()], r.index_constant(index));
-        let number = Number::Symbol(r.value("memref.load", &[memref, at], r.i32(), &[]));
+        let number = Number::Symbol(r.load_scalar(r.scalars[scalars.operand()], index));
         Scalar {
             recording: r,
             number,
@@ -161,11 +156,11 @@ impl<'r> TileOps for Recorder<'r> {
     }
 
     fn equals(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
-        self.compare(Predicate::Equal, a, b, i64::eq)
+        self.compare("eq", a, b, i64::eq)
     }
 
     fn less_than(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
-        self.compare(Predicate::Less, a, b, i64::lt)
+        self.compare("slt", a, b, i64::lt)
     }
 
     fn and(&self, a: Condition, b: Condition) -> Condition {
@@ -208,7 +203,7 @@ impl<'r> TileOps for Recorder<'r> {
     ) {
         let r = self.0;
         let (out, a, b) = (out.into(), r.load_tile(&a.into()), r.load_tile(&b.into()));
-        let product = r.product(a, b, contract, [out.rows.len, out.columns.len]);
+        let product = r.multiply(a, b, contract, [out.rows.len, out.columns.len]);
         self.accumulate(&out, product, accumulate);
     }
 
@@ -232,7 +227,7 @@ impl<'r> TileOps for Recorder<'r> {
         let (r, out) = (self.0, out.into());
         let rows = out.span.len;
         let value = r.evaluate(&value, Form::Tile([rows, columns]));
-        let sum = r.broadcast(r.reduce("add", value, 1), &[rows, LANES]);
+        let sum = r.broadcast(r.reduce(VectorKind::Add, value, 1), &[rows, LANES]);
         let sum = match accumulate {
             Accumulate::Overwrite => sum,
             Accumulate::Add => r.same("arith.addf", &[r.lanes(&out), sum]),
@@ -249,7 +244,7 @@ impl<'r> TileOps for Recorder<'r> {
         let (out, tile) = (out.into(), tile.into());
         let sum = self
             .0
-            .reduce("add", self.0.widen(self.0.load_tile(&tile)), 0);
+            .reduce(VectorKind::Add, self.0.widen(self.0.load_tile(&tile)), 0);
         let row = Tile {
             buffer: out.buffer,
             rows: Span::all(1),
@@ -296,10 +291,10 @@ impl<'r> TileOps for Recorder<'r> {
         let (r, stats) = (self.0, stats.into());
         let [max, sum] = r.load_stats(&stats);
         let shape = r.shape(max);
-        let row_max = r.broadcast(r.reduce("maximumf", max, 1), &shape);
+        let row_max = r.broadcast(r.reduce(VectorKind::MaximumF, max, 1), &shape);
         let scale = r.same("math.exp", &[r.same("arith.subf", &[max, row_max])]);
         let scaled = r.same("arith.mulf", &[sum, scale]);
-        let total = r.broadcast(r.reduce("add", scaled, 1), &shape);
+        let total = r.broadcast(r.reduce(VectorKind::Add, scaled, 1), &shape);
         let lse = r.same("arith.addf", &[row_max, r.same("math.log", &[total])]);
         r.store_lanes(&out.into(), lse);
     }
@@ -315,14 +310,14 @@ impl<'r> TileOps for Recorder<'r> {
         let shape = [tile.rows.len, tile.columns.len];
         let (hit, column) = self.one_hot(&labels.into(), first_column, shape[1]);
         let z = r.widen(r.load_tile(&tile));
-        let picked = r.reduce("add", r.select(hit, z, r.splat(0.0, &shape)), 1);
+        let picked = r.reduce(VectorKind::Add, r.select(hit, z, r.splat(0.0, &shape)), 1);
         let lanes = [shape[0], LANES];
         let bound = |value| r.broadcast_scalar(r.i32_constant(value), &lanes);
         let inside = r.same(
             "arith.andi",
             &[
-                r.compare_integers(Predicate::GreaterOrEqual, column, bound(0)),
-                r.compare_integers(Predicate::Less, column, bound(shape[1] as i64)),
+                r.compare_integers("sge", column, bound(0)),
+                r.compare_integers("slt", column, bound(shape[1] as i64)),
             ],
         );
         let picked = r.broadcast(picked, &lanes);
@@ -363,7 +358,7 @@ impl<'r> TileOps for Recorder<'r> {
         let size = |lanes| r.same("math.absf", &[lanes]);
         let sizes = coefficients.into_iter().map(size).collect();
         let sizes = spread(r.fold("arith.addf", sizes));
-        let counts_not = r.compare_floats(FloatPredicate::Equal, sizes, zero);
+        let counts_not = r.compare_floats("oeq", sizes, zero);
         r.store_tile(&out.into(), r.select(counts_not, zero, d));
     }
 

@@ -9,7 +9,6 @@ use tilecast_core::DType;
 use tilecast_core::expr::{Binary, Expr, Int, Leaf, Mask, Node, Unary};
 use tilecast_core::view::{Columns, Rows, Tile};
 
-use super::emitter::{FloatPredicate, Predicate};
 use super::recording::{LANES, Recording, Slot};
 use super::scalar::Scalar;
 use crate::mosaic::Value;
@@ -231,10 +230,10 @@ impl<'r> Recording<'r> {
             self.compare_integers(predicate, self.integer(a, form), self.integer(b, form))
         };
         match mask {
-            Mask::Equal(a, b) => reals(FloatPredicate::Equal, a, b),
-            Mask::Less(a, b) => reals(FloatPredicate::Less, a, b),
-            Mask::IntEqual(a, b) => integers(Predicate::Equal, a, b),
-            Mask::IntLess(a, b) => integers(Predicate::Less, a, b),
+            Mask::Equal(a, b) => reals("oeq", a, b),
+            Mask::Less(a, b) => reals("olt", a, b),
+            Mask::IntEqual(a, b) => integers("eq", a, b),
+            Mask::IntLess(a, b) => integers("slt", a, b),
             Mask::And(both) => {
                 let operands = [&both.0, &both.1].map(|mask| self.evaluate_mask(mask, form));
                 self.same("arith.andi", &operands)
@@ -245,7 +244,7 @@ impl<'r> Recording<'r> {
                     self.splat(1.0, &form.shape()),
                 );
                 let holds = self.select(self.evaluate_mask(mask, form), a, b);
-                self.compare_floats(FloatPredicate::Less, a, holds)
+                self.compare_floats("olt", a, holds)
             }
         }
     }
@@ -287,7 +286,7 @@ impl<'r> Recording<'r> {
             }
             Int::Leaf(Leaf::Rows(rows)) => self.rows_leaf(rows, form),
             Int::Leaf(Leaf::Column(first)) => {
-                let numbers = self.column_numbers(&form.shape());
+                let numbers = self.numbers(&form.shape(), 1);
                 match first {
                     None => numbers,
                     Some(first) => {
