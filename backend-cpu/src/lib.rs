@@ -10,7 +10,7 @@
 //! | [`mod@array`] | borrowed arrays of any stride |
 //! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
 //! | [`gemm`] | packed matrix products |
-//! | `tiles`, `buffers`, `panels`, `evaluate` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
+//! | `tiles`, `buffers`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
 //! | `launch`, `run` | grids over threads, programs over launches |
 
 pub mod array;
@@ -19,6 +19,7 @@ mod cache;
 mod evaluate;
 pub mod gemm;
 mod launch;
+mod leaves;
 mod panels;
 mod run;
 pub mod simd;

@@ -16,8 +16,9 @@ use crate::Cpu;
 use crate::buffers::{
     Block, Elements, InputTile, LocalTile, Part, Storage, Vector, load, store, values,
 };
-use crate::evaluate::{Leaves, STRIP, evaluate};
+use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
+use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::{Key, Panels};
 use crate::simd::{Binary, Simd, Values};
 
@@ -60,7 +61,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         })
     }
 
-    fn vector(&self, buffer: BufferId) -> RefMut<'_, Vec<f32>> {
+    pub(crate) fn vector(&self, buffer: BufferId) -> RefMut<'_, Vec<f32>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
             Slot::Vector(Vector {
                 elements: Elements::F32(data),
@@ -70,7 +71,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         })
     }
 
-    fn integers(&self, buffer: BufferId) -> RefMut<'_, Vec<i32>> {
+    pub(crate) fn integers(&self, buffer: BufferId) -> RefMut<'_, Vec<i32>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
             Slot::Vector(Vector {
                 elements: Elements::I32(data),
@@ -85,7 +86,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Writes one row of a tile, or part of it, as f32.
-    fn read_row(&self, tile: &Tile<i64>, row: usize, column: usize, out: &mut [f32]) {
+    pub(crate) fn read_row(&self, tile: &Tile<i64>, row: usize, column: usize, out: &mut [f32]) {
         let part = part(tile);
         let wanted = Part {
             row: part.row + row,
@@ -310,70 +311,8 @@ fn start(span: &Span<i64>) -> usize {
     usize::try_from(span.start.unwrap_or(0)).expect("spans start inside their buffer")
 }
 
-fn range(span: &Span<i64>) -> std::ops::Range<usize> {
+pub(crate) fn range(span: &Span<i64>) -> std::ops::Range<usize> {
     start(span)..start(span) + span.len
-}
-
-/// Leaves along a row: the strip runs over columns.
-struct AlongRow<'t, 's, 'a> {
-    tiles: &'t CpuTiles<'s, 'a>,
-    row: usize,
-    column: usize,
-}
-
-impl Leaves<Leaf<i64>> for AlongRow<'_, '_, '_> {
-    fn load(&self, leaf: &Leaf<i64>, out: &mut [f32]) {
-        match leaf {
-            Leaf::Tile(tile) => self.tiles.read_row(tile, self.row, self.column, out),
-            Leaf::Rows(rows) => {
-                let vector = self.tiles.vector(rows.buffer);
-                out.fill(vector[range(&rows.span)][self.row]);
-            }
-            Leaf::Columns(columns) => {
-                let vector = self.tiles.vector(columns.buffer);
-                out.copy_from_slice(&vector[range(&columns.span)][self.column..][..out.len()]);
-            }
-            Leaf::Column(_) => panic!("a column number is an integer"),
-        }
-    }
-
-    fn load_int(&self, leaf: &Leaf<i64>, out: &mut [i32]) {
-        match leaf {
-            Leaf::Rows(rows) => {
-                let vector = self.tiles.integers(rows.buffer);
-                out.fill(vector[range(&rows.span)][self.row]);
-            }
-            Leaf::Column(first) => {
-                let first = first.unwrap_or(0) as i32 + self.column as i32;
-                (out.iter_mut().zip(first..)).for_each(|(out, column)| *out = column);
-            }
-            _ => panic!("not an integer: {leaf:?}"),
-        }
-    }
-}
-
-/// Leaves along a column: the strip runs over rows of per-row vectors.
-struct AlongRows<'t, 's, 'a> {
-    tiles: &'t CpuTiles<'s, 'a>,
-    row: usize,
-}
-
-impl Leaves<Leaf<i64>> for AlongRows<'_, '_, '_> {
-    fn load(&self, leaf: &Leaf<i64>, out: &mut [f32]) {
-        let Leaf::Rows(rows) = leaf else {
-            panic!("a row-wise expression has per-row leaves only, not {leaf:?}");
-        };
-        let vector = self.tiles.vector(rows.buffer);
-        out.copy_from_slice(&vector[range(&rows.span)][self.row..][..out.len()]);
-    }
-
-    fn load_int(&self, leaf: &Leaf<i64>, out: &mut [i32]) {
-        let Leaf::Rows(rows) = leaf else {
-            panic!("a row-wise expression has per-row leaves only, not {leaf:?}");
-        };
-        let vector = self.tiles.integers(rows.buffer);
-        out.copy_from_slice(&vector[range(&rows.span)][self.row..][..out.len()]);
-    }
 }
 
 impl TileOps for CpuTiles<'_, '_> {
