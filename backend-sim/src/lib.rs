@@ -26,6 +26,7 @@
 
 pub mod cost;
 pub mod emission;
+pub mod execute;
 pub mod kernel;
 pub mod op;
 pub mod steps;

@@ -7,6 +7,7 @@ use tilecast::{
 use tilecast_cpu::simd::{Arithmetic, Level, Simd};
 
 use crate::case::{Case, Data, round_to};
+use crate::simulated::Simulated;
 
 /// Results of a forward and a backward pass, row-major and widened.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +22,16 @@ pub struct Outputs {
     pub dw: Vec<f32>,
     /// `[V]`, or empty.
     pub dbias: Vec<f32>,
+    /// The type in which delta met `x` and `w`.
+    pub delta: DType,
+}
+
+/// The type in which delta meets `x` and `w` where f32 operands are multiplied as they are.
+pub fn held_delta(case: &Case, strategy: Strategy) -> DType {
+    match strategy {
+        Strategy::Streaming => case.delta_dtype(),
+        Strategy::Combined => DType::F32,
+    }
 }
 
 impl Outputs {
@@ -62,10 +73,10 @@ pub trait Backend {
     fn run(&self, case: &Case, strategy: Strategy, data: &Data) -> Result<Outputs, String>;
 }
 
-/// All columns: the naive evaluation in f32, and the CPU at every instruction set, on one thread
-/// and on several.
+/// All columns: the naive evaluation in f32, the simulator on the printed Mosaic text, and the CPU at
+/// every instruction set, on one thread and on several.
 pub fn columns() -> Vec<Box<dyn Backend>> {
-    let mut columns: Vec<Box<dyn Backend>> = vec![Box::new(Rounding)];
+    let mut columns: Vec<Box<dyn Backend>> = vec![Box::new(Rounding), Box::new(Simulated)];
     for level in Level::ALL {
         for threads in [1, 3] {
             columns.push(Box::new(OnCpu { level, threads }));
@@ -152,6 +163,7 @@ impl Backend for OnCpu {
                 dx: gradients.dx.to_f32(),
                 dw: gradients.dw.to_f32(),
                 dbias: gradients.dbias.unwrap_or_default(),
+                delta: held_delta(&case, strategy),
             })
         })
     }
@@ -309,6 +321,7 @@ impl Backend for Rounding {
             dx,
             dw,
             dbias,
+            delta: held_delta(case, strategy),
         })
     }
 }

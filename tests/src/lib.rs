@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`case`](mod@case) | shapes, options, numbers and schedule of a case |
 //! | [`backend`] | the columns |
+//! | [`simulated`] | the column that runs the printed Mosaic text |
 //! | [`oracle`] | expected values with their tolerances |
 //! | [`tolerance`] | a tolerance and where it comes from |
 //! | [`report`] | what is printed when values differ |
@@ -25,6 +26,7 @@ pub mod backend;
 pub mod case;
 pub mod oracle;
 pub mod report;
+pub mod simulated;
 pub mod tolerance;
 
 use tilecast::Strategy;
@@ -33,6 +35,7 @@ pub use backend::{Backend, OnCpu, Outputs, Rounding, columns};
 pub use case::{Case, Data};
 pub use oracle::Oracle;
 pub use report::Mismatch;
+pub use simulated::Simulated;
 pub use tolerance::{Tolerance, bf16_unit, f32_unit};
 
 /// Runs a case on a backend with both strategies.
@@ -64,7 +67,7 @@ pub fn check_against(
         match backend.run(case, strategy, data) {
             Err(error) => reports.push(format!("{place}: {error}")),
             Ok(outputs) => {
-                let found = oracle.compare(strategy, &outputs);
+                let found = oracle.compare(&outputs);
                 reports.extend(found.iter().map(|mismatch| format!("{place}: {mismatch}")));
             }
         }

@@ -15,7 +15,7 @@
 //! signs of `w` are random and the roundings need not be, and `u' sum |delta|` in the bias gradient.
 //! A gradient in bf16 is rounded once more, at the end.
 
-use tilecast::{DType, Reduction, Strategy};
+use tilecast::{DType, Reduction};
 use tilecast_core::kernels::linear_ce::reference;
 
 use crate::backend::Outputs;
@@ -96,7 +96,7 @@ impl Oracle {
     }
 
     /// Everything in which `outputs` differ from the reference.
-    pub fn compare(&self, strategy: Strategy, outputs: &Outputs) -> Vec<Mismatch> {
+    pub fn compare(&self, outputs: &Outputs) -> Vec<Mismatch> {
         let [b, h, v] = self.case.shape;
         let grad = self.case.problem().grad_dtype();
         let (forward, backward, errors) = (&self.forward, &self.backward, &self.errors);
@@ -121,8 +121,8 @@ impl Oracle {
                 depth,
                 magnitude: carried.magnitude.clone(),
             });
-            let error = match (strategy, self.case.delta_dtype()) {
-                (Strategy::Streaming, DType::Bf16) => error.plus(Term {
+            let error = match outputs.delta {
+                DType::Bf16 => error.plus(Term {
                     what: "delta in bf16",
                     k: match other {
                         Factor::RandomSigns => K,

@@ -30,8 +30,8 @@ fn for_each_run(case: &Case, data: &Data, mut body: impl FnMut(&str, Strategy, O
 
 fn assert_matches_reference(case: &Case, data: &Data) {
     let oracle = Oracle::new(case, data);
-    for_each_run(case, data, |place, strategy, outputs| {
-        assert_eq!(oracle.compare(strategy, &outputs), [], "{place}");
+    for_each_run(case, data, |place, _, outputs| {
+        assert_eq!(oracle.compare(&outputs), [], "{place}");
     });
 }
 
@@ -112,8 +112,11 @@ fn logits_are_not_rounded_to_bf16_before_the_softmax() {
 /// half a unit in the last place: the error grows with the number of blocks.
 #[test]
 fn bf16_gradients_are_summed_in_f32_over_any_number_of_blocks() {
-    // One rounding of the result.
-    let allowed = 1.01 * bf16_unit();
+    // One rounding of the result, and one of delta where the machine multiplies bf16 only.
+    let allowed = |outputs: &Outputs| match outputs.delta {
+        DType::Bf16 => 2.02 * bf16_unit(),
+        _ => 1.01 * bf16_unit(),
+    };
     let worst = |got: &[f32], expected: &[f64]| {
         let relative = |(got, expected): (&f32, &f64)| (f64::from(*got) / expected - 1.0).abs();
         got.iter().zip(expected).map(relative).fold(0.0, f64::max)
@@ -132,7 +135,7 @@ fn bf16_gradients_are_summed_in_f32_over_any_number_of_blocks() {
         for_each_run(&case, &data, |place, _, outputs| {
             let error = worst(&outputs.dw, &expected);
             assert!(
-                error <= allowed,
+                error <= allowed(&outputs),
                 "{place}: {error:.2e} over {blocks} row blocks"
             );
         });
@@ -149,7 +152,7 @@ fn bf16_gradients_are_summed_in_f32_over_any_number_of_blocks() {
         for_each_run(&case, &data, |place, _, outputs| {
             let error = worst(&outputs.dx, &expected);
             assert!(
-                error <= allowed,
+                error <= allowed(&outputs),
                 "{place}: {error:.2e} over {blocks} column blocks"
             );
         });
@@ -291,7 +294,7 @@ fn rows_of_weight_zero_do_not_leak() {
                 }
                 // What the row contributes is exactly nothing, so its numbers do not matter.
                 let oracle = Oracle::new(&case, &harmless);
-                for_each_run(&case, &data, |place, strategy, mut outputs| {
+                for_each_run(&case, &data, |place, _, mut outputs| {
                     for i in bad {
                         assert!(
                             !outputs.lse[i].is_finite(),
@@ -303,7 +306,7 @@ fn rows_of_weight_zero_do_not_leak() {
                         }
                         assert_eq!(outputs.dx[i * 6..][..6], [0.0; 6], "{place}: dx of row {i}");
                     }
-                    assert_eq!(oracle.compare(strategy, &outputs), [], "{place}");
+                    assert_eq!(oracle.compare(&outputs), [], "{place}");
                 });
             }
         }
@@ -468,7 +471,7 @@ fn an_odd_number_of_row_blocks_uses_both_cores() {
         let oracle = Oracle::new(&case, &data);
         for strategy in Strategy::ALL {
             let outputs = OnCpu::best(2).run(&case, strategy, &data).unwrap();
-            assert_eq!(oracle.compare(strategy, &outputs), []);
+            assert_eq!(oracle.compare(&outputs), []);
         }
     }
 }

@@ -107,7 +107,7 @@ fn declare_symbols(emit: &Emitter, spec: &KernelSpec) -> (Vec<Value>, Vec<Value>
 
 /// An array argument of the recorded function, between the scalars and the scratch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Argument {
+pub enum Argument {
     /// An input window.
     Input(BufferId),
     /// What an output held before, for outputs of which a launch writes only some blocks. The
@@ -118,7 +118,8 @@ pub(crate) enum Argument {
 }
 
 impl Argument {
-    pub(crate) const fn buffer(self) -> BufferId {
+    /// The buffer whose memory it is.
+    pub const fn buffer(self) -> BufferId {
         match self {
             Self::Input(buffer) | Self::Before(buffer) | Self::Output(buffer) => buffer,
         }
@@ -126,7 +127,7 @@ impl Argument {
 }
 
 /// The array arguments in the order of the dialect: inputs, then outputs.
-pub(crate) fn signature(spec: &KernelSpec) -> Vec<Argument> {
+pub fn signature(spec: &KernelSpec) -> Vec<Argument> {
     let is_input = |buffer: &Buffer| {
         let input = Access::Input;
         matches!(buffer, Buffer::Window { access, .. } if *access == input)
@@ -325,7 +326,7 @@ fn block_index(
 }
 
 /// Dimensions of an operand as the custom call sees it.
-pub(crate) fn operand_dims(buffer: &Buffer) -> Vec<usize> {
+pub fn operand_dims(buffer: &Buffer) -> Vec<usize> {
     let operand = buffer.operand().expect("arguments are operands");
     match buffer {
         Buffer::Window { layout, .. } => outer_dims(*layout, &operand.dims),

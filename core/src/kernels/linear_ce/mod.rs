@@ -59,7 +59,8 @@ use crate::program::{Program, ProgramError};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Strategy {
     /// One kernel: each tile of logits is recomputed once, and both gradients are read, updated and
-    /// written back per tile; each core sums its own `dw`. Delta stays f32.
+    /// written back per tile; each core sums its own `dw`. Delta stays f32 (the matrix unit of a TPU
+    /// rounds it to bf16 where it meets bf16 operands).
     Combined,
     /// A loop over chunks of the vocabulary: delta of the chunk, in the input type or f32, for all tokens;
     /// then the two products over it. `dw` is written once.

@@ -1,0 +1,443 @@
+//! Runs the kernel of a module over its grid: windows, their copies, the order of steps.
+
+use std::collections::HashMap;
+
+use tilecast_tpu::mosaic::tpu::{DimensionSemantics, ElementWindow, MemorySpace, memory_space};
+use tilecast_tpu::mosaic::{Attribute, AttributeKind, Module, Op, Type};
+
+use super::Options;
+use super::error::{ExecuteError, Fault};
+use super::machine::Machine;
+use super::memory::{Buffer, Memory};
+use super::tensor::{LIMIT, Value, elements, shape_of};
+use super::window::{Operand, Rectangle, Window};
+
+/// The parts of a kernel's signature.
+struct Kernel<'m> {
+    module: &'m Module,
+    function: Op,
+    bounds: Vec<i64>,
+    parallel: usize,
+    scalars: usize,
+    windows: Vec<Attribute>,
+    scratch: usize,
+    inputs: Vec<Type>,
+}
+
+impl<'m> Kernel<'m> {
+    fn read(module: &'m Module) -> Result<Self, ExecuteError> {
+        let is_kernel = |&function: &Op| {
+            let has = |name| module.attribute_of(function, name).is_some();
+            has("iteration_bounds") || has("window_params") || has("tpu.core_type")
+        };
+        let function = module
+            .functions()
+            .find(is_kernel)
+            .or_else(|| module.functions().next());
+        let function = function.ok_or(ExecuteError::NoKernel)?;
+        let entry = module.entry(function, 0).ok_or(ExecuteError::NoKernel)?;
+        let inputs = module
+            .arguments(entry)
+            .iter()
+            .map(|&value| module.value_type(value));
+        let count = |name| {
+            let count = module.integer_attribute(function, name).unwrap_or(0);
+            usize::try_from(count).unwrap_or(usize::MAX)
+        };
+        let list = |name| match module.attribute_kind_of(function, name) {
+            Some(AttributeKind::Array(list)) => list.clone(),
+            _ => Vec::new(),
+        };
+        let arbitrary = |&a: &Attribute| {
+            DimensionSemantics::read(module, a) == Some(DimensionSemantics::Arbitrary)
+        };
+        let semantics = list("dimension_semantics");
+        let bounds = module
+            .integers_attribute(function, "iteration_bounds")
+            .unwrap_or_default();
+        let parallel = semantics
+            .iter()
+            .take_while(|a| !arbitrary(a))
+            .count()
+            .min(bounds.len());
+        Ok(Self {
+            module,
+            function,
+            bounds,
+            parallel,
+            scalars: count("scalar_prefetch"),
+            windows: list("window_params"),
+            scratch: count("scratch_operands"),
+            inputs: inputs.collect(),
+        })
+    }
+
+    /// Types of scalars, of operands, of scratch.
+    fn split(&self, operands: usize) -> Result<[&[Type]; 3], ExecuteError> {
+        let expected = [self.bounds.len(), self.scalars, operands, self.scratch]
+            .iter()
+            .fold(0, |sum: usize, &n| sum.saturating_add(n));
+        if expected != self.inputs.len() {
+            let found = self.inputs.len();
+            return Err(ExecuteError::Argument {
+                index: operands,
+                problem: format!(
+                    "{expected} arguments with grid, scalars and scratch, the kernel has {found}"
+                ),
+            });
+        }
+        let (scalars, rest) = self.inputs[self.bounds.len()..].split_at(self.scalars);
+        let (operands, scratch) = rest.split_at(operands);
+        Ok([scalars, operands, scratch])
+    }
+
+    fn argument<T>(&self, index: usize, result: Result<T, Fault>) -> Result<T, ExecuteError> {
+        result.map_err(|fault| ExecuteError::Argument {
+            index,
+            problem: fault.to_string(),
+        })
+    }
+}
+
+/// What a kernel gets for each argument after the grid indices.
+struct Run<'m> {
+    machine: Machine<'m>,
+    kernel: Kernel<'m>,
+    arguments: Vec<Value>,
+    windows: Vec<Window>,
+    /// Memories that are undefined at first.
+    scratch: Vec<usize>,
+    /// For each array, the parts written back so far and by which parallel step.
+    written: HashMap<usize, Vec<Rectangle>>,
+    parallel_step: usize,
+}
+
+/// Runs the kernel of `module`. The first memories are the arrays; they are given back, changed.
+pub(super) fn run(
+    module: &Module,
+    memory: Memory,
+    operands: &[Operand],
+    options: &Options,
+) -> Result<Memory, ExecuteError> {
+    let kernel = Kernel::read(module)?;
+    let arrays = memory.buffers.len();
+    let machine = Machine::new(module, memory, options.budget);
+    let mut run = Run::new(kernel, machine, operands)?;
+    run.all(options)?;
+    let mut memory = run.machine.memory;
+    memory.buffers.truncate(arrays);
+    Ok(memory)
+}
+
+impl<'m> Run<'m> {
+    fn new(
+        kernel: Kernel<'m>,
+        machine: Machine<'m>,
+        operands: &[Operand],
+    ) -> Result<Self, ExecuteError> {
+        let arrays = operands.len().saturating_sub(kernel.scalars);
+        let [scalar_types, types, scratch_types] =
+            kernel.split(arrays)?.map(|types| types.to_vec());
+        let mut run = Self {
+            machine,
+            arguments: Vec::new(),
+            windows: Vec::new(),
+            scratch: Vec::new(),
+            written: HashMap::new(),
+            parallel_step: 0,
+            kernel,
+        };
+        run.machine.bounds.clone_from(&run.kernel.bounds);
+        let given = scalar_types.iter().map(|ty| (ty, None));
+        let windows: Vec<_> = run.kernel.windows.iter().copied().map(Some).collect();
+        let mut windows = windows.into_iter();
+        let array = types.iter().map(|ty| (ty, windows.next().flatten()));
+        for (index, ((&ty, window), operand)) in given.chain(array).zip(operands).enumerate() {
+            run.bind(index, ty, window, operand)?;
+        }
+        for (i, &ty) in scratch_types.iter().enumerate() {
+            let index = operands.len() + i;
+            let number = run.local(index, ty, format!("scratch {i}"))?;
+            run.scratch.push(number);
+            let view = run.machine.memory.whole(number);
+            let view = run.kernel.argument(index, view)?;
+            run.arguments.push(view.into());
+        }
+        Ok(run)
+    }
+
+    /// A memory of its own for an argument.
+    fn local(&mut self, index: usize, ty: Type, name: String) -> Result<usize, ExecuteError> {
+        let module = self.kernel.module;
+        let buffer = shape_of(module, ty)
+            .and_then(|(shape, element)| Buffer::undefined(name, element, &shape));
+        let buffer = self.kernel.argument(index, buffer)?;
+        Ok(self.machine.memory.add(buffer))
+    }
+
+    fn bind(
+        &mut self,
+        index: usize,
+        ty: Type,
+        window: Option<Attribute>,
+        operand: &Operand,
+    ) -> Result<(), ExecuteError> {
+        let module = self.kernel.module;
+        let wrong = |problem: String| ExecuteError::Argument { index, problem };
+        let (shape, element) = self.kernel.argument(index, shape_of(module, ty))?;
+        let array = &self.machine.memory.buffers[operand.array];
+        if array.element != element {
+            let text = module.type_text(ty);
+            return Err(wrong(format!(
+                "the array is {}, the kernel takes {text}",
+                array.element
+            )));
+        }
+        let entries = match window.map(|window| module.attribute_kind(window)) {
+            Some(AttributeKind::Dictionary(entries)) => &entries[..],
+            _ => &[],
+        };
+        let entry = |name: &str| {
+            entries
+                .iter()
+                .find(|entry| entry.0 == name)
+                .map(|entry| entry.1)
+        };
+        let transform = match entry("transform_indices").map(|name| module.attribute_kind(name)) {
+            Some(AttributeKind::Symbol(name)) => {
+                let function = module.function(name);
+                Some(function.ok_or_else(|| wrong(format!("there is no function @{name}")))?)
+            }
+            _ => None,
+        };
+        let sizes_fit = match transform {
+            Some(_) => operand.dims.len() == shape.len(),
+            None => operand.dims == shape,
+        };
+        if !sizes_fit {
+            let (dims, text) = (&operand.dims, module.type_text(ty));
+            return Err(wrong(format!(
+                "the array has the shape {dims:?}, the kernel takes {text}"
+            )));
+        }
+        let space = memory_space(module, ty);
+        let in_place = matches!(space, Some(MemorySpace::Any | MemorySpace::Hbm));
+        if in_place && transform.is_none() {
+            let view = self.machine.memory.whole(operand.array);
+            let view = view.and_then(|view| view.reshape(&shape));
+            let view = self.kernel.argument(index, view)?;
+            self.arguments.push(view.into());
+            return Ok(());
+        }
+        let local = self.local(index, ty, format!("window {index}"))?;
+        let view = self.machine.memory.whole(local);
+        self.arguments
+            .push(self.kernel.argument(index, view)?.into());
+        if index < self.kernel.scalars {
+            // Index maps read them before any window shows anything.
+            let cells = self.machine.memory.buffers[operand.array].cells.clone();
+            self.machine.memory.buffers[local].cells = cells;
+            return Ok(());
+        }
+        let padding = match entry("window_kind") {
+            None => None,
+            Some(kind) => {
+                let kind = ElementWindow::read(module, kind);
+                Some(kind.ok_or_else(|| wrong("its kind of window is not known".into()))?)
+            }
+        };
+        self.windows.push(Window {
+            operand: operand.clone(),
+            local,
+            shape,
+            transform,
+            padding,
+            shown: None,
+            number: index,
+        });
+        Ok(())
+    }
+
+    /// All steps.
+    fn all(&mut self, options: &Options) -> Result<(), ExecuteError> {
+        let function = self.kernel.function;
+        let sizes: Option<Vec<usize>> = self
+            .kernel
+            .bounds
+            .iter()
+            .map(|&n| usize::try_from(n).ok())
+            .collect();
+        let dynamic = Fault::Unsupported("a grid known only at run time".into());
+        let sizes = sizes.ok_or_else(|| self.machine.at(function, dynamic))?;
+        let (outer, inner) = sizes.split_at(self.kernel.parallel);
+        let count =
+            |sizes: &[usize]| elements(sizes).map_err(|fault| self.machine.at(function, fault));
+        let (parallel, sequential) = (count(outer)?, count(inner)?);
+        for (i, place) in order(parallel, options.parallel_order)
+            .into_iter()
+            .enumerate()
+        {
+            self.parallel_step = place;
+            // A parallel step may be the first of its core.
+            if i > 0 {
+                let scratch = self
+                    .scratch
+                    .iter()
+                    .chain(self.windows.iter().map(|w| &w.local));
+                scratch.for_each(|&buffer| self.machine.memory.poison(buffer));
+            }
+            for step in 0..sequential {
+                let mut at = point(place, outer);
+                at.extend(point(step, inner));
+                self.step(at)?;
+            }
+            self.finish(function)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, function: Op) -> Result<(), ExecuteError> {
+        for i in 0..self.windows.len() {
+            self.write_back(i)?;
+            self.windows[i].shown = None;
+        }
+        let finished = self.machine.memory.check_finished();
+        finished.map_err(|fault| self.machine.at(function, fault))
+    }
+
+    fn step(&mut self, at: Vec<i64>) -> Result<(), ExecuteError> {
+        let function = self.kernel.function;
+        self.machine.step.clone_from(&at);
+        let spent = self.machine.spend(1);
+        spent.map_err(|fault| self.machine.at(function, fault))?;
+        let grid: Vec<Value> = at.iter().map(|&i| Machine::number(i)).collect();
+        let mut starts = Vec::new();
+        for i in 0..self.windows.len() {
+            starts.push(self.start(i, &grid)?);
+        }
+        let moved = |run: &Self, i: usize| run.windows[i].shown.as_ref() != Some(&starts[i]);
+        for i in (0..starts.len())
+            .filter(|&i| moved(self, i))
+            .collect::<Vec<_>>()
+        {
+            self.write_back(i)?;
+        }
+        for (i, start) in starts.into_iter().enumerate() {
+            if self.windows[i].shown.as_ref() != Some(&start) {
+                self.show(i, start)?;
+            }
+        }
+        let memories = self.machine.memory.buffers.len();
+        let arguments = grid
+            .into_iter()
+            .chain(self.arguments.iter().cloned())
+            .collect();
+        self.machine.call(function, arguments)?;
+        let released = self.machine.memory.release(memories);
+        released.map_err(|fault| self.machine.at(function, fault))
+    }
+
+    /// First element of what a window must show.
+    fn start(&mut self, i: usize, grid: &[Value]) -> Result<Vec<i64>, ExecuteError> {
+        let Some(transform) = self.windows[i].transform else {
+            return Ok(vec![0; self.windows[i].shape.len()]);
+        };
+        let scalars = &self.arguments[..self.kernel.scalars];
+        let arguments = grid.iter().chain(scalars).cloned().collect();
+        let indices = self.machine.call(transform, arguments)?;
+        let indices: Result<Vec<i64>, Fault> = indices
+            .iter()
+            .map(|index| index.tensor()?.one_int())
+            .collect();
+        let window = &self.windows[i];
+        let start = indices.and_then(|indices| window.start(&indices));
+        start.map_err(|fault| self.machine.at(transform, fault))
+    }
+
+    /// Copies a block in, or makes the window undefined if it is an output.
+    fn show(&mut self, i: usize, start: Vec<i64>) -> Result<(), ExecuteError> {
+        let window = &self.windows[i];
+        self.machine.memory.poison(window.local);
+        if !window.operand.output {
+            let op = window.transform.unwrap_or(self.kernel.function);
+            let written = self.written.get(&window.operand.array);
+            let stale = written.is_some_and(|parts| {
+                parts
+                    .iter()
+                    .any(|part| part.overlaps(&start, &window.shape))
+            });
+            let copied = match stale {
+                true => Err(Fault::Pipeline(format!(
+                    "window {} shows elements from {start:?} on, which this launch has written: \
+                     they may have been fetched before",
+                    window.number
+                ))),
+                false => window.copy(&mut self.machine, &start, false),
+            };
+            copied.map_err(|fault| self.machine.at(op, fault))?;
+        }
+        self.windows[i].shown = Some(start);
+        Ok(())
+    }
+
+    /// Copies what an output window shows to its array.
+    fn write_back(&mut self, i: usize) -> Result<(), ExecuteError> {
+        let window = &self.windows[i];
+        let Some(start) = window.shown.clone().filter(|_| window.operand.output) else {
+            return Ok(());
+        };
+        let op = window.transform.unwrap_or(self.kernel.function);
+        let written = self.written.entry(window.operand.array).or_default();
+        let mine = self.parallel_step;
+        let other =
+            |part: &&Rectangle| part.parallel_step != mine && part.overlaps(&start, &window.shape);
+        if written.iter().any(|part| other(&part)) {
+            let fault = Fault::Pipeline(format!(
+                "window {} writes elements from {start:?} on, which another step of a parallel \
+                 axis has written",
+                window.number
+            ));
+            return Err(self.machine.at(op, fault));
+        }
+        let known = written
+            .iter()
+            .any(|part| part.start == start && part.size == window.shape);
+        if !known {
+            written.push(Rectangle {
+                start: start.clone(),
+                size: window.shape.clone(),
+                parallel_step: mine,
+            });
+        }
+        let copied = window.copy(&mut self.machine, &start, true);
+        copied.map_err(|fault| self.machine.at(op, fault))
+    }
+}
+
+/// Grid indices of step number `step`, the last axis innermost.
+fn point(mut step: usize, sizes: &[usize]) -> Vec<i64> {
+    let mut at: Vec<i64> = Vec::new();
+    for &size in sizes.iter().rev() {
+        at.push((step % size) as i64);
+        step /= size;
+    }
+    at.reverse();
+    at
+}
+
+/// The order of parallel steps: as numbered, or shuffled by a seed.
+fn order(count: usize, seed: Option<u64>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count.min(LIMIT)).collect();
+    let Some(mut state) = seed else { return order };
+    // SplitMix64 (Steele, Lea and Flood 2014) and the shuffle of Fisher and Yates.
+    let mut random = |below: usize| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % below as u64) as usize
+    };
+    for i in (1..order.len()).rev() {
+        order.swap(i, random(i + 1));
+    }
+    order
+}
