@@ -214,13 +214,13 @@ struct Arrays<'t, 'a> {
 }
 
 impl Arrays<'_, '_> {
-    fn position(&self, array: &ArrayRef<'_>, i: usize) -> usize {
-        let at = if array.dims() == [1] {
+    /// Which element of a vector stands at position `i` of the strip.
+    fn element(&self, array: &ArrayRef<'_>, i: usize) -> usize {
+        if array.dims() == [1] {
             0
         } else {
             self.start + i
-        };
-        array.geometry.offset(&[at])
+        }
     }
 }
 
@@ -228,12 +228,7 @@ impl Leaves<ArrayId> for Arrays<'_, '_> {
     fn load(&self, leaf: &ArrayId, out: &mut [f32]) {
         self.arrays[leaf.index()].read(|array| {
             for (i, out) in out.iter_mut().enumerate() {
-                let at = if array.dims() == [1] {
-                    0
-                } else {
-                    self.start + i
-                };
-                *out = get(array, &[at]);
+                *out = get(array, &[self.element(array, i)]);
             }
         });
     }
@@ -244,7 +239,7 @@ impl Leaves<ArrayId> for Arrays<'_, '_> {
                 panic!("a real array in an integer comparison")
             };
             for (i, out) in out.iter_mut().enumerate() {
-                *out = data[self.position(array, i)];
+                *out = data[array.geometry.offset(&[self.element(array, i)])];
             }
         });
     }

@@ -21,7 +21,7 @@ use core::ops::{Add, Mul, Sub};
 
 use crate::expr::{Expr, Leaf};
 use crate::spec::AxisId;
-use crate::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, StatsRef, Tile};
+use crate::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
 /// An integer that may be a symbol: a grid index, a loop variable, or arithmetic on them.
 pub trait Index:
@@ -63,7 +63,7 @@ pub enum Unroll {
     Rolled,
 }
 
-/// Direction and operands of a copy between HBM and fast memory.
+/// Direction of a copy between HBM and fast memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// HBM to scratch.
@@ -308,12 +308,5 @@ pub trait TileOps {
         let scratch = scratch.into();
         self.start_copy(Direction::Load, block, scratch, semaphore);
         self.wait(Direction::Load, block, scratch, semaphore);
-    }
-}
-
-impl StatsRef {
-    /// The statistics of the rows of `span`.
-    pub const fn rows<I: Copy>(self, span: Span<I>) -> Stats<I> {
-        self.span(span)
     }
 }

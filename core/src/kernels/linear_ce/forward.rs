@@ -95,7 +95,7 @@ impl Forward {
         if self.logits.ragged_columns() {
             t.mask_columns(z, left, f32::NEG_INFINITY);
         }
-        t.online_logsumexp(self.stats.rows(span), z);
+        t.online_logsumexp(self.stats.span(span), z);
         t.one_hot_select(
             self.label_logit.span(span),
             z,
