@@ -20,6 +20,8 @@
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
 //! | [`tune`] | the same for many block sizes |
 //! | [`emission`] | block sizes for a kernel that will be compiled |
+//! | [`execute`] | the interpreter of Mosaic modules |
+//! | [`interpretation`] | the op in it: blocks, cost, rounding |
 //!
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
 #![forbid(unsafe_code)]
@@ -27,6 +29,7 @@
 pub mod cost;
 pub mod emission;
 pub mod execute;
+pub mod interpretation;
 pub mod kernel;
 pub mod op;
 pub mod steps;
