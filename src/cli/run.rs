@@ -183,14 +183,14 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
             let target = args.interpreter.target();
             let schedule = args.schedule(smallest_schedule(target, Strategy::Streaming));
             // Refused before data are read.
-            Interpretation::new(&problem, &schedule, target, backward)?;
+            Interpretation::new(&problem, &schedule, backward)?.check(target)?;
             memory::check(&problem, &schedule, 1, backward)?;
             let inputs = unread.read()?;
             let options = execute::Options {
                 parallel_order: args.interpreter.seed,
                 ..execute::Options::default()
             };
-            let results = on_sim(&inputs, &schedule, target, &options, backward)?;
+            let results = on_sim(&inputs, &schedule, &options, backward)?;
             (
                 inputs,
                 results,

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
-use tilecast::core::target::Target;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::Interpretation;
 use tilecast::{
@@ -101,15 +100,14 @@ fn matrix(data: &Floats, rows: usize, columns: usize) -> Result<Matrix<'_>, Erro
     })
 }
 
-/// Interprets the kernels as they are written for `target`.
+/// Interprets the kernels as the TPU compiler would get them.
 pub(crate) fn on_sim(
     inputs: &Inputs,
     schedule: &Schedule,
-    target: &Target,
     options: &execute::Options,
     backward: bool,
 ) -> Result<Results, CliError> {
-    let kernels = Interpretation::new(&inputs.problem, schedule, target, backward)?;
+    let kernels = Interpretation::new(&inputs.problem, schedule, backward)?;
     let arrays = arrays(inputs)?;
     let start = Instant::now();
     let forward = kernels.forward(&arrays, options)?;

@@ -443,7 +443,7 @@ fn what_the_interpreter_does_not_take() {
         (
             &folder,
             "sim",
-            &["--blocks", "128,128,4194304"],
+            &["--blocks", "128,128,524288"],
             3,
             &["VMEM", "smaller blocks"],
         ),

@@ -78,7 +78,7 @@ fn run(
         ("d_loss", vector(&data.d_loss)?),
         ("d_lse", vector(&data.d_lse)?),
     ];
-    let kernels = Interpretation::new(&problem, &schedule, default_target(), true)?;
+    let kernels = Interpretation::new(&problem, &schedule, true)?;
     let options = Execute::default();
     let forward = kernels.forward(&arrays, &options)?;
     let backward = kernels.backward(&arrays, &forward, &options)?;

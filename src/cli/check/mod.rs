@@ -179,7 +179,7 @@ impl Checked {
         for strategy in Strategy::ALL {
             let schedule = smallest_schedule(target, strategy);
             let schedule = raised(&case.cut(schedule), target);
-            let results = on_sim(inputs, &schedule, target, &options, true)?;
+            let results = on_sim(inputs, &schedule, &options, true)?;
             self.runs += 1;
             let run = format!("{}, {}", strategy.name(), Backend::Sim.name());
             self.keep_worst(&run, &compare(&results, exact, &exact.on_sim(strategy)));
