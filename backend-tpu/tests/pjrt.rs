@@ -1,11 +1,19 @@
 //! Compiles with the real TPU compiler. Set `TILECAST_LIBTPU` to the file libtpu.so to run it.
+//!
+//! Runs programs on a device: a CPU, which takes the same calls as a TPU. Set `TILECAST_PJRT_CPU` to the
+//! plugin, xla_cpu_pjrt.so of the Python wheel xla-cpu-pjrt, to run it.
 #![cfg(feature = "pjrt")]
 
 use std::process::Command;
 
+use tilecast_core::DType;
 use tilecast_core::target::Generation;
-use tilecast_tpu::pjrt::{CompileOptions, ENVIRONMENT, HOW_TO_GET_LIBTPU, PjrtError, Plugin};
+use tilecast_tpu::pjrt::{
+    Client, CompileOptions, Device, DeviceBuffer, ENVIRONMENT, HOW_TO_GET_LIBTPU, HostArray,
+    PjrtError, Plugin,
+};
 
+const CPU_PLUGIN: &str = "TILECAST_PJRT_CPU";
 const LIBTPU: &str = "TILECAST_LIBTPU";
 const WORKER: &str = "TILECAST_PJRT_TEST_WORKER";
 
@@ -107,4 +115,141 @@ fn refuses_what_is_wrong(plugin: Plugin) {
         .unwrap();
     assert_eq!(memory.space, "hbm");
     assert!(memory.used_bytes > memory.limit_bytes);
+}
+
+/// `sum [2,3]` in f32, `transposed [3,2]` in bf16, `total []` in i32.
+const THREE_TYPES: &str = "
+module @three {
+  func.func public @main(%a: tensor<2x3xf32>, %b: tensor<2x3xbf16>, %n: tensor<4xi32>)
+      -> (tensor<2x3xf32>, tensor<3x2xbf16>, tensor<i32>) {
+    %0 = stablehlo.convert %b : (tensor<2x3xbf16>) -> tensor<2x3xf32>
+    %1 = stablehlo.add %a, %0 : tensor<2x3xf32>
+    %2 = stablehlo.transpose %b, dims = [1, 0] : (tensor<2x3xbf16>) -> tensor<3x2xbf16>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %3 = stablehlo.reduce(%n init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4xi32>, tensor<i32>) -> tensor<i32>
+    return %1, %2, %3 : tensor<2x3xf32>, tensor<3x2xbf16>, tensor<i32>
+  }
+}
+";
+
+#[test]
+fn runs_on_a_device() {
+    let Some(path) = std::env::var_os(CPU_PLUGIN) else {
+        println!(
+            "skipped: {CPU_PLUGIN} is not set (`pip download xla-cpu-pjrt --no-deps`, unzip it, and give \
+             xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so)"
+        );
+        return;
+    };
+    // No settings are needed: the machine is taken as it is.
+    let plugin = Plugin::load_for_devices(path).unwrap();
+    let client = plugin.client().unwrap();
+    assert_eq!(client.platform_name().unwrap(), "cpu");
+    let device = client.devices().unwrap()[0];
+    assert!(!device.kind().unwrap().is_empty());
+    computes(&client, device);
+    fails_with_an_error(&client, device);
+    // What is left of a client does not disturb the next one.
+    drop(client);
+    let client = plugin.client().unwrap();
+    computes(&client, client.devices().unwrap()[0]);
+}
+
+fn upload<'c>(
+    client: &'c Client,
+    device: Device<'_>,
+    dtype: DType,
+    dims: &[usize],
+    bytes: &[u8],
+) -> Result<DeviceBuffer<'c>, PjrtError> {
+    client.upload(device, HostArray { dtype, dims, bytes })
+}
+
+fn little_endian(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+/// Whole numbers up to 256 are exact in bf16: the upper half of the f32.
+fn bf16(values: &[f32]) -> Vec<u8> {
+    let upper = |x: &f32| ((x.to_bits() >> 16) as u16).to_le_bytes();
+    values.iter().flat_map(upper).collect()
+}
+
+fn computes(client: &Client, device: Device<'_>) {
+    let loaded = client
+        .compile(THREE_TYPES.as_bytes(), &CompileOptions::default())
+        .unwrap();
+    assert_eq!(loaded.executable().unwrap().output_count().unwrap(), 3);
+    let a = upload(
+        client,
+        device,
+        DType::F32,
+        &[2, 3],
+        &little_endian(&[1., 2., 3., 4., 5., 6.]),
+    )
+    .unwrap();
+    let b = upload(
+        client,
+        device,
+        DType::Bf16,
+        &[2, 3],
+        &bf16(&[10., 20., 30., 40., 50., 60.]),
+    )
+    .unwrap();
+    let n: Vec<u8> = [1_i32, 20, 300, -4000]
+        .iter()
+        .flat_map(|n| n.to_le_bytes())
+        .collect();
+    let n = upload(client, device, DType::I32, &[4], &n).unwrap();
+    // Arguments stay, so that a second run gives the same.
+    for _ in 0..2 {
+        let outputs = loaded.execute(&[&a, &b, &n]).unwrap();
+        let expected = [
+            (
+                DType::F32,
+                vec![2, 3],
+                little_endian(&[11., 22., 33., 44., 55., 66.]),
+            ),
+            (
+                DType::Bf16,
+                vec![3, 2],
+                bf16(&[10., 40., 20., 50., 30., 60.]),
+            ),
+            (DType::I32, vec![], (-3679_i32).to_le_bytes().to_vec()),
+        ];
+        assert_eq!(outputs.len(), expected.len());
+        for (output, (dtype, dims, bytes)) in outputs.iter().zip(expected) {
+            assert_eq!(
+                (output.dtype().unwrap(), output.dims().unwrap()),
+                (dtype, dims)
+            );
+            let mut read = vec![0; bytes.len()];
+            output.read(&mut read).unwrap();
+            assert_eq!(read, bytes, "{dtype}");
+        }
+    }
+}
+
+fn fails_with_an_error(client: &Client, device: Device<'_>) {
+    let short = upload(client, device, DType::F32, &[2, 3], &[0; 23]).unwrap_err();
+    assert_eq!(
+        short.to_string(),
+        "an array of f32 [2, 3] does not take 23 bytes"
+    );
+    let endless = upload(client, device, DType::F32, &[usize::MAX, 2], &[]).unwrap_err();
+    assert!(matches!(endless, PjrtError::Array { .. }), "{endless}");
+    let garbage = client.compile(b"garbage", &CompileOptions::default());
+    assert!(matches!(garbage, Err(PjrtError::Call { .. })));
+    let loaded = client
+        .compile(ADD.as_bytes(), &CompileOptions::default())
+        .unwrap();
+    let x = upload(client, device, DType::F32, &[8, 128], &[0; 4096]).unwrap();
+    let few = loaded.execute(&[&x]).unwrap_err();
+    assert!(matches!(few, PjrtError::Call { .. }), "{few}");
+    let sum = loaded.execute(&[&x, &x]).unwrap();
+    let long = sum[0].read(&mut [0; 4097]).unwrap_err();
+    assert!(
+        matches!(long, PjrtError::Array { bytes: 4097, .. }),
+        "{long}"
+    );
 }

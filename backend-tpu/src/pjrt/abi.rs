@@ -9,6 +9,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::ptr;
 
+use tilecast_core::DType;
+
 /// Name of the one symbol of a plugin.
 pub(super) const ENTRY_POINT: &[u8] = b"GetPjrtApi\0";
 
@@ -59,13 +61,43 @@ pub(super) struct Api {
     pub(super) error_message: Option<Procedure<ErrorMessage>>,
     pub(super) error_get_code: Option<Function<ErrorGetCode>>,
     pub(super) plugin_initialize: Option<Function<PluginInitialize>>,
-    plugin_attributes_to_memory: [Unused; 36],
+    plugin_attributes: Unused,
+    pub(super) event_destroy: Option<Function<EventDestroy>>,
+    event_is_ready_and_error: [Unused; 2],
+    pub(super) event_await: Option<Function<EventAwait>>,
+    event_on_ready: Unused,
+    pub(super) client_create: Option<Function<ClientCreate>>,
+    pub(super) client_destroy: Option<Function<ClientDestroy>>,
+    pub(super) client_platform_name: Option<Function<ClientPlatformName>>,
+    client_process_index_to_devices: [Unused; 3],
+    pub(super) client_addressable_devices: Option<Function<ClientAddressableDevices>>,
+    client_look_up_to_memories: [Unused; 3],
+    pub(super) client_compile: Option<Function<ClientCompile>>,
+    client_default_device_assignment: Unused,
+    pub(super) client_buffer_from_host: Option<Function<BufferFromHost>>,
+    device_description_id_to_attributes: [Unused; 3],
+    pub(super) device_description_kind: Option<Function<DeviceDescriptionKind>>,
+    device_description_texts: [Unused; 2],
+    pub(super) device_get_description: Option<Function<DeviceGetDescription>>,
+    device_is_addressable_to_memory: [Unused; 10],
     pub(super) executable_destroy: Option<Function<ExecutableDestroy>>,
-    executable_name_to_outputs: [Unused; 4],
+    executable_name_to_partitions: [Unused; 3],
+    pub(super) executable_num_outputs: Option<Function<ExecutableNumOutputs>>,
     pub(super) executable_code_size: Option<Function<ExecutableCodeSize>>,
     executable_cost_to_output_kinds: [Unused; 2],
     pub(super) executable_optimized_program: Option<Function<ExecutableOptimizedProgram>>,
-    executable_serialize_to_copy_stream: [Unused; 33],
+    executable_serialize: Unused,
+    pub(super) loaded_executable_destroy: Option<Function<LoadedExecutableDestroy>>,
+    pub(super) loaded_executable_get_executable: Option<Function<LoadedExecutableGetExecutable>>,
+    loaded_executable_devices_to_is_deleted: [Unused; 3],
+    pub(super) loaded_executable_execute: Option<Function<LoadedExecutableExecute>>,
+    executable_deserialize_and_fingerprint: [Unused; 2],
+    pub(super) buffer_destroy: Option<Function<BufferDestroy>>,
+    pub(super) buffer_element_type: Option<Function<BufferElementType>>,
+    pub(super) buffer_dimensions: Option<Function<BufferDimensions>>,
+    buffer_unpadded_dimensions_to_copy: [Unused; 9],
+    pub(super) buffer_to_host: Option<Function<BufferToHost>>,
+    buffer_is_on_cpu_to_copy_stream: [Unused; 11],
     pub(super) topology_create: Option<Function<TopologyCreate>>,
     pub(super) topology_destroy: Option<Function<TopologyDestroy>>,
     topology_name_to_attributes: [Unused; 5],
@@ -156,6 +188,114 @@ args! {
         client: *mut c_void = ptr::null_mut(),
         executable: *mut c_void = ptr::null_mut(),
     }
+    EventDestroy { event: *mut c_void = ptr::null_mut() }
+    EventAwait { event: *mut c_void = ptr::null_mut() }
+    ClientCreate {
+        options: *const NamedValue = ptr::null(),
+        option_count: usize = 0,
+        // A store that the processes of a multi-host client share.
+        key_value_callbacks: [*mut c_void; 4] = [ptr::null_mut(); 4],
+        client: *mut c_void = ptr::null_mut(),
+        key_value_try_callback: [*mut c_void; 2] = [ptr::null_mut(); 2],
+    }
+    ClientDestroy { client: *mut c_void = ptr::null_mut() }
+    ClientPlatformName {
+        client: *mut c_void = ptr::null_mut(),
+        name: *const c_char = ptr::null(),
+        name_size: usize = 0,
+    }
+    ClientAddressableDevices {
+        client: *mut c_void = ptr::null_mut(),
+        devices: *const *mut c_void = ptr::null(),
+        device_count: usize = 0,
+    }
+    ClientCompile {
+        client: *mut c_void = ptr::null_mut(),
+        program: *const Program = ptr::null(),
+        options: *const c_char = ptr::null(),
+        options_size: usize = 0,
+        executable: *mut c_void = ptr::null_mut(),
+    }
+    BufferFromHost {
+        client: *mut c_void = ptr::null_mut(),
+        data: *const c_void = ptr::null(),
+        element_type: c_int = 0,
+        dims: *const i64 = ptr::null(),
+        dim_count: usize = 0,
+        // None: row-major.
+        byte_strides: *const i64 = ptr::null(),
+        byte_stride_count: usize = 0,
+        semantics: c_int = 0,
+        device: *mut c_void = ptr::null_mut(),
+        memory: *mut c_void = ptr::null_mut(),
+        device_layout: *mut MemoryLayout = ptr::null_mut(),
+        done_with_host_buffer: *mut c_void = ptr::null_mut(),
+        buffer: *mut c_void = ptr::null_mut(),
+    }
+    DeviceGetDescription {
+        device: *mut c_void = ptr::null_mut(),
+        description: *mut c_void = ptr::null_mut(),
+    }
+    DeviceDescriptionKind {
+        description: *mut c_void = ptr::null_mut(),
+        kind: *const c_char = ptr::null(),
+        kind_size: usize = 0,
+    }
+    ExecutableNumOutputs { executable: *mut c_void = ptr::null_mut(), output_count: usize = 0 }
+    LoadedExecutableDestroy { executable: *mut c_void = ptr::null_mut() }
+    LoadedExecutableGetExecutable {
+        loaded: *mut c_void = ptr::null_mut(),
+        executable: *mut c_void = ptr::null_mut(),
+    }
+    ExecuteOptions {
+        // Of sends and receives while the program runs: none.
+        callbacks: [*mut c_void; 2] = [ptr::null_mut(); 2],
+        callback_counts: [usize; 2] = [0; 2],
+        launch_id: c_int = 0,
+        not_donated: *const i64 = ptr::null(),
+        not_donated_count: usize = 0,
+        context: *mut c_void = ptr::null_mut(),
+        call_location: *const c_char = ptr::null(),
+        task_count: usize = 0,
+        task_ids: *mut c_int = ptr::null_mut(),
+        incarnation_ids: *mut i64 = ptr::null_mut(),
+    }
+    LoadedExecutableExecute {
+        executable: *mut c_void = ptr::null_mut(),
+        options: *mut ExecuteOptions = ptr::null_mut(),
+        // One list for each device.
+        argument_lists: *const *const *mut c_void = ptr::null(),
+        device_count: usize = 0,
+        argument_count: usize = 0,
+        output_lists: *const *mut *mut c_void = ptr::null(),
+        complete_events: *mut *mut c_void = ptr::null_mut(),
+        device: *mut c_void = ptr::null_mut(),
+    }
+    BufferDestroy { buffer: *mut c_void = ptr::null_mut() }
+    BufferElementType { buffer: *mut c_void = ptr::null_mut(), element_type: c_int = 0 }
+    BufferDimensions {
+        buffer: *mut c_void = ptr::null_mut(),
+        dims: *const i64 = ptr::null(),
+        dim_count: usize = 0,
+    }
+    BufferToHost {
+        buffer: *mut c_void = ptr::null_mut(),
+        layout: *mut MemoryLayout = ptr::null_mut(),
+        data: *mut c_void = ptr::null_mut(),
+        data_size: usize = 0,
+        event: *mut c_void = ptr::null_mut(),
+    }
+    /// Physical dimensions, fastest first, and tiles; the larger member of the union that
+    /// [`MemoryLayout`] is.
+    TiledLayout {
+        minor_to_major: *const i64 = ptr::null(),
+        dim_count: usize = 0,
+        tile_dims: *const i64 = ptr::null(),
+        tile_dim_counts: *const usize = ptr::null(),
+        tile_count: usize = 0,
+    }
+    /// Of kind 0: tiled.
+    MemoryLayout { tiled: TiledLayout = TiledLayout::new(), kind: c_int = 0 }
     ExecutableDestroy { executable: *mut c_void = ptr::null_mut() }
     ExecutableCodeSize { executable: *mut c_void = ptr::null_mut(), size_bytes: i64 = 0 }
     ExecutableOptimizedProgram {
@@ -174,6 +314,13 @@ args! {
         peak_bytes: i64 = 0,
     }
 }
+
+/// `PJRT_Buffer_Type` of the types that are used.
+pub(super) const ELEMENT_TYPES: [(DType, c_int); 3] =
+    [(DType::I32, 4), (DType::F32, 11), (DType::Bf16, 13)];
+
+/// `PJRT_HostBufferSemantics`: the data stay as they are until the event says that they have been read.
+pub(super) const IMMUTABLE_UNTIL_TRANSFER_COMPLETES: c_int = 1;
 
 impl NamedValue {
     const STRING: c_int = 0;

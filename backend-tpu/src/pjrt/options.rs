@@ -1,7 +1,9 @@
-//! Compile options, and their encoding as the one protobuf message that `PJRT_Compile` takes.
+//! What is compiled and how: the module, and the options in their encoding as the one protobuf message that `PJRT_Compile` takes.
 //!
 //! Field numbers: `CompileOptionsProto`, `ExecutableBuildOptionsProto` and `OptionOverrideProto` in
 //! `xla/pjrt/proto/compile_options.proto` of OpenXLA.
+
+use super::abi;
 
 /// How to compile.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -49,6 +51,33 @@ impl CompileOptions {
             options.bytes(OPTION_OVERRIDES, &entry.0);
         }
         options.0
+    }
+}
+
+/// A StableHLO module as the C API takes it.
+pub(super) struct Source {
+    /// The module and a zero: MLIR's parser reads text up to there, and does not count it as text.
+    bytes: Vec<u8>,
+}
+
+impl Source {
+    pub(super) fn new(stablehlo: &[u8]) -> Self {
+        Self {
+            bytes: [stablehlo, &[0]].concat(),
+        }
+    }
+
+    /// Points into this source. The API shares one struct for reading and writing, so its pointer is to
+    /// mutable bytes.
+    pub(super) fn program(&mut self) -> abi::Program {
+        const FORMAT: &str = "mlir";
+        abi::Program {
+            code: self.bytes.as_mut_ptr().cast(),
+            code_size: self.bytes.len() - 1,
+            format: FORMAT.as_ptr().cast(),
+            format_size: FORMAT.len(),
+            ..abi::Program::new()
+        }
     }
 }
 

@@ -1,3 +1,10 @@
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use tilecast_core::target::Generation;
+
+use super::abi::{self, Api};
+use super::topology::TOPOLOGIES;
 use super::*;
 
 /// Offsets of C's `offsetof` for the functions that are used, on a 64-bit machine.
@@ -8,6 +15,24 @@ fn the_layouts_are_those_of_the_c_api() {
     assert_eq!(offset_of!(Api, error_message), 48);
     assert_eq!(offset_of!(Api, error_get_code), 56);
     assert_eq!(offset_of!(Api, plugin_initialize), 64);
+    assert_eq!(offset_of!(Api, event_destroy), 80);
+    assert_eq!(offset_of!(Api, event_await), 104);
+    assert_eq!(offset_of!(Api, client_create), 120);
+    assert_eq!(offset_of!(Api, client_destroy), 128);
+    assert_eq!(offset_of!(Api, client_platform_name), 136);
+    assert_eq!(offset_of!(Api, client_addressable_devices), 168);
+    assert_eq!(offset_of!(Api, client_compile), 200);
+    assert_eq!(offset_of!(Api, client_buffer_from_host), 216);
+    assert_eq!(offset_of!(Api, device_description_kind), 248);
+    assert_eq!(offset_of!(Api, device_get_description), 272);
+    assert_eq!(offset_of!(Api, executable_num_outputs), 392);
+    assert_eq!(offset_of!(Api, loaded_executable_destroy), 440);
+    assert_eq!(offset_of!(Api, loaded_executable_get_executable), 448);
+    assert_eq!(offset_of!(Api, loaded_executable_execute), 480);
+    assert_eq!(offset_of!(Api, buffer_destroy), 504);
+    assert_eq!(offset_of!(Api, buffer_element_type), 512);
+    assert_eq!(offset_of!(Api, buffer_dimensions), 520);
+    assert_eq!(offset_of!(Api, buffer_to_host), 600);
     assert_eq!(offset_of!(Api, executable_destroy), 360);
     assert_eq!(offset_of!(Api, executable_code_size), 400);
     assert_eq!(offset_of!(Api, executable_optimized_program), 424);
@@ -20,6 +45,14 @@ fn the_layouts_are_those_of_the_c_api() {
     assert_eq!(size_of::<abi::Compile>(), 64);
     assert_eq!(size_of::<abi::Program>(), 48);
     assert_eq!(size_of::<abi::ExecutableMemoryStats>(), 112);
+    assert_eq!(size_of::<abi::ClientCreate>(), 88);
+    assert_eq!(size_of::<abi::ClientCompile>(), 56);
+    assert_eq!(size_of::<abi::BufferFromHost>(), 120);
+    assert_eq!(size_of::<abi::ExecuteOptions>(), 112);
+    assert_eq!(size_of::<abi::LoadedExecutableExecute>(), 80);
+    assert_eq!(size_of::<abi::BufferToHost>(), 56);
+    assert_eq!(size_of::<abi::TiledLayout>(), 56);
+    assert_eq!(size_of::<abi::MemoryLayout>(), 80);
 }
 
 /// A table that only has its header: sizes, version, and no functions.
@@ -111,5 +144,13 @@ fn status_codes_have_names() {
     assert_eq!(StatusCode(16).name(), "UNAUTHENTICATED");
     for code in [-1, 17] {
         assert_eq!(StatusCode(code).name(), "unknown status code");
+    }
+}
+
+#[test]
+fn every_type_has_a_number() {
+    use tilecast_core::DType;
+    for dtype in [DType::Bf16, DType::F32, DType::I32] {
+        assert!(abi::ELEMENT_TYPES.iter().any(|(known, _)| *known == dtype));
     }
 }
