@@ -93,8 +93,7 @@ pub use topology::{Topology, generation_of};
 /// The accelerator type describes the machine that libtpu is to believe in, not the target: one
 /// value serves all topologies.
 pub const ENVIRONMENT: [(&str, &str); 8] = [
-    // Do not ask a metadata server.
-    (SKIP_QUERY, "1"),
+    SKIP_METADATA_SERVER,
     ("TPU_ACCELERATOR_TYPE", "v5litepod-4"),
     ("TPU_WORKER_HOSTNAMES", "localhost"),
     ("TPU_WORKER_ID", "0"),
@@ -105,6 +104,10 @@ pub const ENVIRONMENT: [(&str, &str); 8] = [
     ("TPU_STDERR_LOG_LEVEL", "3"),
     ("TPU_LOG_DIR", "disabled"),
 ];
+
+/// Keeps libtpu from asking the cloud's metadata server what machine this is. Where there is no device, it
+/// then says so at once, and not after minutes.
+pub const SKIP_METADATA_SERVER: (&str, &str) = (SKIP_QUERY, "1");
 
 const SKIP_QUERY: &str = "TPU_SKIP_MDS_QUERY";
 

@@ -106,6 +106,8 @@ pub(crate) enum Backend {
     Cpu,
     /// The interpreter of the Mosaic text that a TPU compiler would get.
     Sim,
+    /// The TPU of this machine.
+    Tpu,
     /// The obvious loop in f64.
     Reference,
 }
@@ -116,6 +118,7 @@ impl Backend {
         match self {
             Self::Cpu => "cpu",
             Self::Sim => "sim",
+            Self::Tpu => "tpu",
             Self::Reference => "reference",
         }
     }

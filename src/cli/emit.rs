@@ -3,20 +3,16 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tilecast::Schedule;
 use tilecast::core::kernels::linear_ce::LinearCeKernel;
 use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
-use tilecast::sim::Verdict;
-use tilecast::sim::emission::{Choice, choose};
 use tilecast::tpu::lower::{F32Products, lower};
-use tilecast::tpu::stablehlo::{EmitOptions, emit};
 
 use super::Outcome;
-use super::args::{CliError, Op, Pass, ProblemArgs, parse_target};
+use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::emission::{Emission, ProductsArg, Wanted};
 use super::file::Output;
 use super::output::print;
-use super::report::{request, space};
 
 /// Write an op for the TPU compiler
 ///
@@ -55,62 +51,32 @@ enum Format {
     Stablehlo,
 }
 
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum ProductsArg {
-    Exact,
-    Rounded,
-}
-
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let output = Output::new(&args.output)?;
-    let products = match args.f32_products {
-        ProductsArg::Exact => F32Products::Exact,
-        ProductsArg::Rounded => F32Products::Rounded,
-    };
-    let chosen = choose(
-        |limit_bytes| {
-            let limit_kib = u32::try_from(limit_bytes >> 10).map_err(CliError::failure)?;
-            let request = request(&args.problem, args.target, Some(limit_kib))?;
-            let space = space(&args.problem, &request);
-            Ok::<_, CliError>((request, space))
-        },
-        args.target,
-        args.vmem_limit_kib.map(|kib| u64::from(kib) << 10),
-        args.problem.dtype,
-        products,
-    )?;
-    let Choice {
-        schedule,
-        vmem_limit_bytes,
-        row,
-    } = chosen;
-    if row.report.verdict != Verdict::Fits {
-        let reason = row.report.reason.unwrap_or_default();
+    let emission = Emission::choose(Wanted {
+        problem: args.problem.problem()?,
+        schedule: &args.problem.schedule,
+        chips: args.problem.chips,
+        target: args.target,
+        vmem_limit_kib: args.vmem_limit_kib,
+        products: args.f32_products.into(),
+    })?;
+    if let Some(reason) = &emission.misfit {
         let target = args.target.name;
         return Err(CliError::invalid(format_args!(
             "no block sizes fit {target}: {reason}; `tilecast simulate` shows why"
         )));
     }
-    let problem = args.problem.problem()?;
-    let program = match args.problem.schedule.pass {
-        Pass::Forward => problem.forward(&schedule),
-        Pass::Backward => problem.backward(&schedule),
-        Pass::Both => problem.forward_and_backward(&schedule),
-    }?;
+    let program = emission.program(args.problem.schedule.pass)?;
     let files = match args.format {
         Format::Stablehlo => {
-            let options = EmitOptions {
-                products,
-                vmem_limit_bytes: Some(vmem_limit_bytes),
-                ..EmitOptions::default()
-            };
-            let text = emit(&program, &options).map_err(CliError::invalid)?;
+            let text = emission.stablehlo(&program, emission.vmem_limit_bytes)?;
             output.write(|file| file.write_all(text.as_bytes()))?;
             vec![args.output.clone()]
         }
-        Format::Mosaic => write_kernels(&program, products, &args.output, &output)?,
+        Format::Mosaic => write_kernels(&program, emission.products, &args.output, &output)?,
     };
-    print(summary(args, &schedule, vmem_limit_bytes, &files))?;
+    print(summary(args, &emission, &files))?;
     Ok(Outcome::Done)
 }
 
@@ -146,7 +112,12 @@ fn named(path: &Path, kernel: &str) -> PathBuf {
     }
 }
 
-fn summary(args: &Args, schedule: &Schedule, vmem_limit_bytes: u64, files: &[PathBuf]) -> String {
+fn summary(args: &Args, emission: &Emission, files: &[PathBuf]) -> String {
+    let Emission {
+        schedule,
+        vmem_limit_bytes,
+        ..
+    } = emission;
     let blocks = |blocks: tilecast::Blocks| format!("{},{},{}", blocks.b, blocks.h, blocks.v);
     let files: Vec<String> = files
         .iter()

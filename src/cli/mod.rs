@@ -14,6 +14,7 @@
 mod args;
 mod check;
 mod compile;
+mod emission;
 mod emit;
 mod file;
 mod inputs;
@@ -26,7 +27,9 @@ mod simulate;
 mod solve;
 mod targets;
 mod tensors;
+mod tpu;
 mod tune;
+mod worker;
 
 use std::io::Write;
 use std::process::ExitCode;

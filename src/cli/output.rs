@@ -19,7 +19,12 @@ pub(crate) fn print_table(table: &Table) -> Result<(), CliError> {
 
 /// Prints one JSON document.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), CliError> {
-    print(format_args!("{value:#}"))
+    print(json_text(value))
+}
+
+/// One JSON document as it is printed.
+pub(crate) fn json_text(value: &serde_json::Value) -> String {
+    format!("{value:#}")
 }
 
 fn finish(result: io::Result<()>) -> Result<(), CliError> {

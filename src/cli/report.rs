@@ -10,7 +10,7 @@ use tilecast::sim::{Verdict, bytes_text};
 use tilecast::{Blocks, Strategy};
 
 use super::Outcome;
-use super::args::{CliError, Op, Pass, ProblemArgs, StrategyChoice};
+use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
 
 /// What the model leaves out of every number, with the field it concerns.
 pub(crate) const NOT_PREDICTED: [(&str, &str); 2] = [
@@ -39,9 +39,8 @@ pub(crate) fn request(
     Request::new(args.problem()?, target, chips, limit_bytes).map_err(CliError::invalid)
 }
 
-/// What is tried for `args`: given blocks and strategy, else all.
-pub(crate) fn space(args: &ProblemArgs, request: &Request) -> Space {
-    let schedule = &args.schedule;
+/// What is tried: given blocks and strategy, else all.
+pub(crate) fn space(schedule: &ScheduleArgs, request: &Request) -> Space {
     let strategies = match schedule.strategy {
         StrategyChoice(Some(strategy)) => vec![strategy],
         StrategyChoice(None) => Strategy::ALL.to_vec(),

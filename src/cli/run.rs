@@ -14,9 +14,10 @@ use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level, parse_ta
 use super::file::Output;
 use super::inputs::Inputs;
 use super::memory;
-use super::output::{print, print_json, warn};
+use super::output::{json_text, print, warn};
 use super::solve::{Results, on_cpu, on_sim, with_reference};
 use super::tensors::{self, Dtype, Tensor};
+use super::tpu::{self, TpuArgs};
 
 /// Run an op on tensors from a safetensors file
 ///
@@ -36,8 +37,8 @@ use super::tensors::{self, Dtype, Tensor};
 pub(crate) struct Args {
     /// What to compute
     op: Op,
-    /// What computes it: this machine's vector units; an interpreter of the Mosaic text that the TPU compiler would
-    /// get, for small problems; or the obvious f64 loop
+    /// What computes it: this machine's vector units; its TPU; an interpreter of the Mosaic text that the TPU compiler
+    /// would get, for small problems; or the obvious f64 loop
     #[arg(long)]
     backend: Backend,
     /// Tensors to read
@@ -60,6 +61,8 @@ pub(crate) struct Args {
     machine: MachineArgs,
     #[command(flatten)]
     interpreter: InterpreterArgs,
+    #[command(flatten)]
+    tpu: TpuArgs,
 }
 
 /// Options of the backend cpu.
@@ -130,22 +133,27 @@ impl Args {
     /// Options of a backend that is not the one that runs would be without effect.
     fn check_backend(&self) -> Result<(), CliError> {
         let (machine, interpreter) = (&self.machine, &self.interpreter);
-        let given = match self.backend {
-            Backend::Sim => [
-                ("--threads", Backend::Cpu, machine.threads.is_some()),
-                ("--level", Backend::Cpu, machine.level.is_some()),
-            ],
-            _ => [
-                ("--target", Backend::Sim, interpreter.target.is_some()),
-                ("--seed", Backend::Sim, interpreter.seed.is_some()),
-            ],
-        };
-        match given.into_iter().find(|(.., given)| *given) {
+        // The reference takes what the cpu does, to be compared with it.
+        const CPU: &[Backend] = &[Backend::Cpu, Backend::Reference];
+        let options = [
+            ("--threads", CPU, machine.threads.is_some()),
+            ("--level", CPU, machine.level.is_some()),
+            (
+                "--chunk-columns",
+                &[Backend::Cpu, Backend::Reference, Backend::Sim],
+                self.chunk_columns.is_some(),
+            ),
+            ("--target", &[Backend::Sim], interpreter.target.is_some()),
+            ("--seed", &[Backend::Sim], interpreter.seed.is_some()),
+            ("--libtpu", &[Backend::Tpu], self.tpu.libtpu.is_some()),
+        ];
+        let of_another = |of: &[Backend], given| given && !of.contains(&self.backend);
+        let found = options.iter().find(|(_, of, given)| of_another(of, *given));
+        match found {
             Some((option, of, _)) => Err(CliError::invalid(format_args!(
-                "{option} is an option of the backend {}, not of {}; leave it out, or use --backend {}",
-                of.name(),
+                "{option} is an option of the backend {of}, not of {}; leave it out, or use --backend {of}",
                 self.backend.name(),
-                of.name()
+                of = of[0].name(),
             ))),
             None => Ok(()),
         }
@@ -156,11 +164,22 @@ impl Args {
 enum Place {
     Cpu(Cpu),
     Sim(InterpreterArgs),
+    Tpu,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let Op::LinearCe = args.op;
     args.check_backend()?;
+    let text = match args.backend {
+        Backend::Tpu => args.tpu.in_worker(|| compute(args))?,
+        _ => compute(args)?,
+    };
+    print(text)?;
+    Ok(Outcome::Done)
+}
+
+/// Reads, computes and writes; what is returned is for standard output.
+fn compute(args: &Args) -> Result<String, CliError> {
     let cpu = args.machine.cpu()?;
     let output = Output::new(&args.output)?;
     let unread = Inputs::open(&args.input, &args.loss)?;
@@ -197,6 +216,11 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
                 Some((schedule, Place::Sim(args.interpreter))),
             )
         }
+        Backend::Tpu => {
+            let inputs = unread.read()?;
+            let (results, schedule) = tpu::run(&inputs, &args.schedule, &args.tpu)?;
+            (inputs, results, Some((schedule, Place::Tpu)))
+        }
         Backend::Reference => {
             let inputs = unread.read()?;
             let results = with_reference(&inputs, backward);
@@ -210,11 +234,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         results: &results,
         kernels,
     };
-    match args.json {
-        true => print_json(&report.json())?,
-        false => print(report.line())?,
-    }
-    Ok(Outcome::Done)
+    Ok(match args.json {
+        true => json_text(&report.json()),
+        false => report.line(),
+    })
 }
 
 /// The results that were asked for.
@@ -286,7 +309,7 @@ impl Report<'_> {
                 format!(" ({}, threads {})", cpu.level(), cpu.thread_count())
             }
             Some((_, Place::Sim(interpreter))) => format!(" ({})", interpreter.target()),
-            None => String::new(),
+            Some((_, Place::Tpu)) | None => String::new(),
         };
         let loss = match self.args.loss.reduction {
             Reduction::None => "mean loss",
@@ -319,7 +342,7 @@ impl Report<'_> {
         let (cpu, interpreter) = match &self.kernels {
             Some((_, Place::Cpu(cpu))) => (Some(cpu), None),
             Some((_, Place::Sim(interpreter))) => (None, Some(interpreter)),
-            None => (None, None),
+            Some((_, Place::Tpu)) | None => (None, None),
         };
         json!({
             "op": self.args.op.name(),

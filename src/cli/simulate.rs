@@ -44,7 +44,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let request = request(&args.problem, args.target, args.vmem_limit_kib)?;
-    let rows = tune(&request, &space(&args.problem, &request), || ()).map_err(CliError::invalid)?;
+    let rows = tune(&request, &space(&args.problem.schedule, &request), || ())
+        .map_err(CliError::invalid)?;
     let row = rows
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;

@@ -231,7 +231,8 @@ pub(crate) fn cotangents(inputs: &Inputs) -> (Vec<f64>, Vec<f64>) {
     )
 }
 
-fn narrow(data: &[f64]) -> Vec<f32> {
+/// Rounded to f32.
+pub(crate) fn narrow(data: &[f64]) -> Vec<f32> {
     data.iter().map(|&x| x as f32).collect()
 }
 

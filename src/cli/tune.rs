@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let planned = (targets.into_iter())
         .map(|target| {
             let request = request(&args.problem, target, args.vmem_limit_kib)?;
-            Ok((request, space(&args.problem, &request)))
+            Ok((request, space(&args.problem.schedule, &request)))
         })
         .collect::<Result<Vec<_>, CliError>>()?;
     let tuned = sweep(planned)?;

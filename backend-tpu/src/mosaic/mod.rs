@@ -26,12 +26,14 @@
 //! ```
 
 pub mod affine;
+mod bounds;
 mod builder;
 mod eq;
 mod float;
 mod ir;
 mod parse;
 mod print;
+pub mod signature;
 mod syntax;
 pub mod tpu;
 mod types;

@@ -1,4 +1,5 @@
-//! Writes a program as a StableHLO module whose kernels are TPU custom calls.
+//! Writes a program as a StableHLO module whose kernels are TPU custom calls ([`emit`]), or one kernel of
+//! anybody's as a module that calls it ([`wrap`]).
 //!
 //! Kernels become `tpu_custom_call`s that carry their Mosaic text; the steps around them (sums,
 //! arithmetic on per-token vectors, the loop over chunks) become StableHLO operations, which XLA
@@ -9,12 +10,13 @@
 //! matrix. And an output of which a launch writes only some blocks (its index map depends on a
 //! scalar) is passed in as well, in the same memory: a custom call owns its whole result.
 
+mod call;
 mod expression;
+mod wrap;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use base64::Engine;
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::program::{Array, ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
@@ -22,6 +24,9 @@ use tilecast_core::spec::{Affine, Buffer};
 
 use crate::lower::{Argument, F32Products, LowerError, lower, operand_dims, signature};
 use crate::mosaic::version::{self, VersionError};
+use call::Call;
+
+pub use wrap::{WrapError, wrap};
 
 /// How a program is written.
 #[derive(Clone, Debug)]
@@ -302,14 +307,7 @@ impl Writer<'_> {
             let in_place = spec.aliases().iter().find(|(_, output)| *output == buffer);
             let source = in_place.map_or(buffer, |(input, _)| *input);
             if let Some(operand) = passed_at[source.index()] {
-                let index = if results.len() == 1 {
-                    String::new()
-                } else {
-                    i.to_string()
-                };
-                aliases.push(format!(
-                    "#stablehlo.output_operand_alias<output_tuple_indices = [{index}], operand_index = {operand}, operand_tuple_indices = []>"
-                ));
+                aliases.push((i, operand));
             }
         }
         let result_types: Vec<String> = results
@@ -318,35 +316,19 @@ impl Writer<'_> {
             .collect();
         let module = lower(&launch.kernel, self.options.products)?;
         let body = module.to_stable(self.options.mosaic_version)?;
-        let config = backend_config(&body, self.options.vmem_limit_bytes);
-        let layouts = |types: &[String]| -> String {
-            let layouts: Vec<String> = types.iter().map(|ty| layout(ty)).collect();
-            layouts.join(", ")
-        };
         let name = self.name();
-        let arity = match results.len() {
-            1 => String::new(),
-            n => format!(":{n}"),
+        let call = Call {
+            kernel: spec.name(),
+            body: &body,
+            vmem_limit_bytes: self.options.vmem_limit_bytes,
+            operands: &operands,
+            operand_types: &types,
+            result_types: &result_types,
+            aliases: &aliases,
         };
-        let result_list = match &result_types[..] {
-            [one] => one.clone(),
-            many => format!("({})", many.join(", ")),
-        };
-        let line = format!(
-            "{name}{arity} = stablehlo.custom_call @tpu_custom_call({}) {{backend_config = \"{config}\", kernel_name = \"{}\", operand_layouts = [{}], output_operand_aliases = [{}], result_layouts = [{}]}} : ({}) -> {result_list}",
-            operands.join(", "),
-            spec.name(),
-            layouts(&types),
-            aliases.join(", "),
-            layouts(&result_types),
-            types.join(", "),
-        );
-        self.line(&line);
+        self.line(&call.statement(&name));
         for (i, (buffer, outer)) in results.iter().zip(&result_types).enumerate() {
-            let value = match results.len() {
-                1 => name.clone(),
-                _ => format!("{name}#{i}"),
-            };
+            let value = call.result(&name, i);
             let array = array_of(*buffer);
             let ty = self.tensor(array);
             self.values[array.index()] = Some(self.reshape(&value, outer, &ty));
@@ -440,28 +422,4 @@ fn tensor(dtype: DType, dims: &[usize]) -> String {
 fn outer_type(buffer: &Buffer) -> String {
     let operand = buffer.operand().expect("arguments are operands");
     tensor(operand.dtype, &operand_dims(buffer))
-}
-
-/// Row-major: the last dimension varies fastest.
-fn layout(ty: &str) -> String {
-    let rank = ty.matches('x').count();
-    let order: Vec<String> = (0..rank).rev().map(|i| i.to_string()).collect();
-    match rank {
-        1 => "dense<0> : tensor<1xindex>".into(),
-        _ => format!("dense<[{}]> : tensor<{rank}xindex>", order.join(", ")),
-    }
-}
-
-/// The configuration of the custom call, as the text inside an MLIR string.
-fn backend_config(body: &str, vmem_limit_bytes: Option<u64>) -> String {
-    let body = base64::engine::general_purpose::STANDARD.encode(body);
-    let limit = vmem_limit_bytes.map_or(String::new(), |bytes| {
-        format!(
-            r#", "scoped_memory_configs": [{{"memory_space":1, "offset": 0, "size": {bytes}}}]"#
-        )
-    });
-    let config = format!(
-        r#"{{"custom_call_config": {{"body": "{body}", "serialization_format": 1, "needs_layout_passes": true}}{limit}}}"#
-    );
-    config.replace('"', "\\22")
 }

@@ -55,6 +55,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let Op::LinearCe = args.op;
+    if args.backends.contains(&Backend::Tpu) {
+        return Err(CliError::invalid(
+            "check has no backend tpu; `tilecast run --backend tpu` runs an op on the TPU of this machine",
+        ));
+    }
     let mut found = Vec::new();
     for (i, case) in CASES.iter().enumerate() {
         for dtype in [DType::F32, DType::Bf16] {

@@ -17,7 +17,7 @@ fn tuned(line: &str) -> Vec<Tuned> {
     let args = args(line);
     let planned = args.target.iter().map(|&target| {
         let request = request(&args.problem, target, args.vmem_limit_kib).unwrap();
-        (request, space(&args.problem, &request))
+        (request, space(&args.problem.schedule, &request))
     });
     sweep(planned.collect()).unwrap()
 }
