@@ -1,6 +1,7 @@
 //! The `tilecast` command as a user meets it: the built binary, its output and its exit code.
 
 mod answers;
+mod compiler;
 mod files;
 mod hostile;
 
@@ -8,7 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Every command there is.
-const COMMANDS: [&str; 5] = ["targets", "simulate", "tune", "run", "check"];
+const COMMANDS: [&str; 7] = [
+    "targets", "simulate", "tune", "emit", "compile", "run", "check",
+];
 
 /// What a run of the command left behind.
 struct Ran {
