@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "N",
-        requires = "mosaic",
+        conflicts_with_all = ["op", "stablehlo"],
         allow_negative_numbers = true
     )]
     outputs: Option<usize>,

@@ -39,7 +39,7 @@ fn one_module_is_compiled_with_the_options_it_has() {
         ),
         (&[mosaic[0], mosaic[1], "--tokens", "8"], "--tokens"),
         (&[mosaic[0], mosaic[1], "--soft-cap", "3"], "--soft-cap"),
-        (&["--stablehlo", "a", "--outputs", "1"], "--mosaic"),
+        (&["--stablehlo", "a", "--outputs", "1"], "--outputs"),
     ];
     for (arguments, named) in cases {
         let ran = compile("libtpu.so", arguments);
