@@ -13,6 +13,10 @@
 
 mod args;
 mod check;
+#[cfg_attr(
+    not(feature = "pjrt"),
+    allow(dead_code, reason = "a build without libtpu never asks it")
+)]
 mod compile;
 mod emission;
 mod emit;
@@ -27,8 +31,16 @@ mod simulate;
 mod solve;
 mod targets;
 mod tensors;
+#[cfg_attr(
+    not(feature = "pjrt"),
+    allow(dead_code, reason = "a build without libtpu never asks it")
+)]
 mod tpu;
 mod tune;
+#[cfg_attr(
+    not(feature = "pjrt"),
+    allow(dead_code, reason = "a build without libtpu never asks it")
+)]
 mod worker;
 
 use std::io::Write;
