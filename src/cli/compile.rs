@@ -1,22 +1,23 @@
 //! `tilecast compile`: what the real TPU compiler says about an op, a kernel or a module, without a TPU.
 //!
-//! Everything that needs the compiler is in `compiler`, which exists with the feature `pjrt`, and runs in a
-//! [worker](super::worker).
+//! Everything that needs the compiler is in `compiler`, and what it answers in `report`; they exist with the feature
+//! `pjrt`.
 
 #[cfg(feature = "pjrt")]
 mod compiler;
+#[cfg(feature = "pjrt")]
+mod report;
 
 use std::path::PathBuf;
 
 use clap::{ArgGroup, ArgMatches, Command};
-use serde::{Deserialize, Serialize};
 use tilecast::core::target::Target;
 
-use super::Outcome;
-use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::args::{Op, ProblemArgs, parse_target};
 use super::emission::ProductsArg;
-use super::output::{number, print, print_json, table};
-use super::worker::Ended;
+
+#[cfg(feature = "pjrt")]
+pub(crate) use compiler::run;
 
 /// Compile for a TPU with the real compiler (no TPU needed)
 ///
@@ -117,195 +118,15 @@ impl clap::FromArgMatches for OfAnOp {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+        match &mut self.0 {
+            Some(problem) => problem.update_from_arg_matches(matches),
+            None => Self::from_arg_matches(matches).map(|new| *self = new),
+        }
     }
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
-    let (report, in_time) = match compile(args)? {
-        Ended::Answered(report) => (report, true),
-        Ended::TimedOut(Some(report)) => (report, true),
-        Ended::TimedOut(None) => (Report::timed_out(args), false),
-    };
-    match args.json {
-        true => print_json(&serde_json::to_value(&report).map_err(CliError::failure)?)?,
-        false => report.print()?,
-    }
-    let message = report.message.as_deref().unwrap_or("it does not say why");
-    match report.status {
-        Status::Ok => Ok(Outcome::Done),
-        Status::VmemOom | Status::HbmOom => Ok(Outcome::DoesNotFit),
-        Status::Error if in_time => Err(CliError::invalid(format_args!(
-            "the TPU compiler refuses the module: {message}"
-        ))),
-        Status::Error => Err(CliError::failure(message)),
-    }
-}
-
-#[cfg(feature = "pjrt")]
-fn compile(args: &Args) -> Result<Ended<Report>, CliError> {
-    let environment = &tilecast::tpu::pjrt::ENVIRONMENT;
-    super::worker::in_worker(environment, args.timeout, |so_far| {
-        compiler::report(args, so_far)
-    })
-}
-
+/// Without the feature there is no compiler.
 #[cfg(not(feature = "pjrt"))]
-fn compile(_: &Args) -> Result<Ended<Report>, CliError> {
+pub(crate) fn run(_: &Args) -> Result<super::Outcome, super::args::CliError> {
     Err(super::tpu::not_built_in())
-}
-
-/// What the compiler says.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-struct Report {
-    /// `null` for a file, as are blocks and strategy.
-    op: Option<String>,
-    target: String,
-    status: Status,
-    /// Of the kernel that uses most; where memory is short, of what it is short for.
-    used_bytes: Option<u64>,
-    /// Whether `used_bytes` is exact, and not what a message has rounded.
-    used_bytes_exact: Option<bool>,
-    /// For the same kernel.
-    limit_bytes: Option<u64>,
-    /// Time of the compiler, of the first attempt if there were two; loading it is not included.
-    seconds: f64,
-    message: Option<String>,
-    blocks: Option<BlockSizes>,
-    backward_blocks: Option<BlockSizes>,
-    strategy: Option<String>,
-    /// Arrays that were taken for those of a Mosaic kernel.
-    arrays: Option<Arrays>,
-    kernels: Vec<KernelReport>,
-    code_bytes: Option<u64>,
-    /// Main memory.
-    hbm: Option<HbmReport>,
-}
-
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Ok,
-    VmemOom,
-    HbmOom,
-    Error,
-}
-
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
-struct BlockSizes {
-    b: usize,
-    h: usize,
-    v: usize,
-}
-
-/// Types as StableHLO writes them.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-struct Arrays {
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-struct KernelReport {
-    name: String,
-    used_bytes: Option<u64>,
-    limit_bytes: u64,
-}
-
-#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
-struct HbmReport {
-    argument_bytes: u64,
-    output_bytes: u64,
-    aliased_bytes: u64,
-    temporary_bytes: u64,
-}
-
-impl Report {
-    /// Without an answer of the compiler.
-    fn new(args: &Args, status: Status) -> Self {
-        Self {
-            op: args.op.map(|op| op.name().into()),
-            target: args.target.name.into(),
-            status,
-            used_bytes: None,
-            used_bytes_exact: None,
-            limit_bytes: None,
-            seconds: 0.0,
-            message: None,
-            blocks: None,
-            backward_blocks: None,
-            strategy: None,
-            arrays: None,
-            kernels: Vec::new(),
-            code_bytes: None,
-            hbm: None,
-        }
-    }
-
-    fn timed_out(args: &Args) -> Self {
-        let timeout = args.timeout;
-        Self {
-            seconds: timeout.into(),
-            message: Some(format!(
-                "the TPU compiler had no answer after {timeout} s and was stopped; --timeout gives it longer"
-            )),
-            ..Self::new(args, Status::Error)
-        }
-    }
-
-    fn print(&self) -> Result<(), CliError> {
-        let Self {
-            target, seconds, ..
-        } = self;
-        if self.status == Status::Error {
-            // The error says it all.
-            return Ok(());
-        }
-        self.print_what()?;
-        if self.status != Status::Ok {
-            let message = self.message.as_deref().unwrap_or_default();
-            return print(format_args!("does not fit {target}: {message}"));
-        }
-        if self.kernels.is_empty() {
-            print("there is no TPU kernel in the module")?;
-        } else {
-            let mut table = table(["kernel", "VMEM used, bytes", "limit, bytes"]);
-            for kernel in &self.kernels {
-                let used = kernel.used_bytes.map(|bytes| bytes.to_string());
-                table.add_row([
-                    kernel.name.as_str().into(),
-                    number(used.as_deref().unwrap_or("unknown")),
-                    number(kernel.limit_bytes),
-                ]);
-            }
-            print(table)?;
-        }
-        print(format_args!("compiled for {target} in {seconds:.2} s"))
-    }
-
-    /// What was chosen or taken for granted.
-    fn print_what(&self) -> Result<(), CliError> {
-        if let Some(op) = &self.op {
-            let shown = |blocks: BlockSizes| format!("{},{},{}", blocks.b, blocks.h, blocks.v);
-            let mut parts = Vec::new();
-            parts.extend(
-                self.blocks
-                    .map(|blocks| format!("forward {}", shown(blocks))),
-            );
-            let strategy = self.strategy.as_deref().unwrap_or_default();
-            let backward = self.backward_blocks.map(shown);
-            parts.extend(backward.map(|blocks| format!("backward {blocks} {strategy}")));
-            print(format_args!(
-                "{op} for {}: {}",
-                self.target,
-                parts.join(", ")
-            ))?;
-        }
-        if let Some(arrays) = &self.arrays {
-            print(format_args!("reads {}", arrays.inputs.join(", ")))?;
-            print(format_args!("writes {}", arrays.outputs.join(", ")))?;
-        }
-        Ok(())
-    }
 }

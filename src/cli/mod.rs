@@ -13,10 +13,6 @@
 
 mod args;
 mod check;
-#[cfg_attr(
-    not(feature = "pjrt"),
-    allow(dead_code, reason = "a build without libtpu never asks it")
-)]
 mod compile;
 mod emission;
 mod emit;
@@ -31,16 +27,9 @@ mod simulate;
 mod solve;
 mod targets;
 mod tensors;
-#[cfg_attr(
-    not(feature = "pjrt"),
-    allow(dead_code, reason = "a build without libtpu never asks it")
-)]
 mod tpu;
 mod tune;
-#[cfg_attr(
-    not(feature = "pjrt"),
-    allow(dead_code, reason = "a build without libtpu never asks it")
-)]
+#[cfg(feature = "pjrt")]
 mod worker;
 
 use std::io::Write;

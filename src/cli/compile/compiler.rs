@@ -1,4 +1,4 @@
-//! Asks libtpu; runs in a process of its own.
+//! Asks libtpu, in a process of its own.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,20 +10,46 @@ use tilecast::core::kernels::linear_ce::LinearCeKernel;
 use tilecast::core::program::Program;
 use tilecast::tpu::mosaic::Module;
 use tilecast::tpu::pjrt::{
-    CompileOptions, Executable, Kernel, OutOfMemory, PjrtError, Plugin, Topology,
+    CompileOptions, ENVIRONMENT, Executable, Kernel, OutOfMemory, PjrtError, Plugin, Topology,
 };
 use tilecast::tpu::stablehlo::wrap;
 
-use super::{Args, Arrays, BlockSizes, HbmReport, KernelReport, Report, Status};
+use super::Args;
+use super::report::{Arrays, BlockSizes, HbmReport, KernelReport, Report, Status};
+use crate::cli::Outcome;
 use crate::cli::args::{CliError, Pass};
 use crate::cli::emission::{Emission, Wanted};
+use crate::cli::output::print_json;
 use crate::cli::tpu::cannot_load;
+use crate::cli::worker::{Ended, in_worker};
+
+pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
+    let (report, in_time) =
+        match in_worker(&ENVIRONMENT, args.timeout, |so_far| report(args, so_far))? {
+            Ended::Answered(report) => (report, true),
+            Ended::TimedOut(Some(report)) => (report, true),
+            Ended::TimedOut(None) => (Report::timed_out(args), false),
+        };
+    match args.json {
+        true => print_json(&serde_json::to_value(&report).map_err(CliError::failure)?)?,
+        false => report.print()?,
+    }
+    let message = report.message.as_deref().unwrap_or("it does not say why");
+    match report.status {
+        Status::Ok => Ok(Outcome::Done),
+        Status::VmemOom | Status::HbmOom => Ok(Outcome::DoesNotFit),
+        Status::Error if in_time => Err(CliError::invalid(format_args!(
+            "the TPU compiler refuses the module: {message}"
+        ))),
+        Status::Error => Err(CliError::failure(message)),
+    }
+}
 
 /// The compiler's answer; `so_far` takes one that is not exact yet.
 ///
 /// # Errors
 /// There is no module to compile, or no compiler; a refusal is a report.
-pub(super) fn report(args: &Args, so_far: &dyn Fn(Report)) -> Result<Report, CliError> {
+fn report(args: &Args, so_far: &dyn Fn(Report)) -> Result<Report, CliError> {
     let source = Source::new(args)?;
     let plugin = Plugin::load(&args.libtpu).map_err(|error| cannot_load(&error))?;
     let failed = |error: PjrtError| CliError::Failure(error.summary());
