@@ -136,29 +136,22 @@ fn steps<K: Kernel + Sync>(
     Ok(())
 }
 
-/// `to = from`, cut, rounded, and summed over a leading dimension that `to` does not have.
+/// `to = from`, cut, rounded, and summed over the leading dimensions that `to` does not have.
 fn gather(from: &Storage<'_>, to: &Storage<'_>) {
     from.read(|from| {
         to.write(|to| {
             let dims = to.as_ref().dims().to_vec();
-            let parts = match from.dims().len() > dims.len() {
-                true => from.dims()[0],
-                false => 1,
-            };
-            let leading = from.dims().len() - dims.len();
+            let leading = &from.dims()[..from.dims().len() - dims.len()];
+            let parts: usize = leading.iter().product();
             let (&columns, outer) = dims.split_last().expect("outputs have dimensions");
             let rows: usize = outer.iter().product();
             let mut sums = vec![0.0_f32; columns];
             for row in 0..rows {
-                let mut index = vec![0; dims.len()];
-                let mut rest = row;
-                for (i, &dim) in outer.iter().enumerate().rev() {
-                    index[i] = rest % dim;
-                    rest /= dim;
-                }
+                let mut index = index_of(row, outer);
+                index.push(0);
                 sums.fill(0.0);
                 for part in 0..parts {
-                    let mut source = vec![part; leading];
+                    let mut source = index_of(part, leading);
                     source.extend(&index);
                     let Data::F32(data) = from.data else {
                         panic!("partial results are f32")
@@ -170,6 +163,17 @@ fn gather(from: &Storage<'_>, to: &Storage<'_>) {
             }
         });
     });
+}
+
+/// The index of element `n`, in order of rows, of an array of these dimensions.
+fn index_of(n: usize, dims: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; dims.len()];
+    let mut rest = n;
+    for (i, &dim) in dims.iter().enumerate().rev() {
+        index[i] = rest % dim;
+        rest /= dim;
+    }
+    index
 }
 
 fn store_row(to: &mut ArrayMut<'_>, index: &[usize], row: &[f32]) {

@@ -71,8 +71,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         backward: blocks,
         strategy,
         chunk_columns: 2 * lanes,
-        // The combined bias gradient of several cores has blocks of one row, which targets refuse.
-        cores: 1,
+        cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
     }
 }
@@ -257,6 +256,23 @@ mod tests {
             text.contains("VMEM") && text.contains("smaller blocks"),
             "{text}"
         );
+    }
+
+    /// With more row blocks than cores, every core adds to its row of the bias gradient.
+    #[test]
+    fn the_smallest_schedule_suits_its_target() {
+        let options = Ce {
+            bias: true,
+            ..Ce::default()
+        };
+        let problem = LinearCe::new(700, 300, 300, DType::Bf16, options).unwrap();
+        for target in Generation::ALL.map(Target::of) {
+            for strategy in Strategy::ALL {
+                let schedule = smallest_schedule(target, strategy);
+                let kernels = Interpretation::new(&problem, &schedule, true).unwrap();
+                kernels.check(target).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -120,10 +120,10 @@ pub enum Step<K> {
         /// A vector of one element.
         to: ArrayId,
     },
-    /// `to = from`, cut to the shape of `to` and rounded to its element type. Where `from` has one
-    /// dimension more, summed over that leading dimension first.
+    /// `to = from`, cut to the shape of `to` and rounded to its element type. Where `from` has more
+    /// dimensions, summed over those leading dimensions first.
     Gather {
-        /// At least as large as `to` in every dimension.
+        /// At least as large as `to` in every dimension that both have.
         from: ArrayId,
         /// The result.
         to: ArrayId,

@@ -132,20 +132,15 @@ impl Runner<'_> {
         self.memory.buffers[array.index()].cells = Cells::Float(values);
     }
 
-    /// `to = from`, summed over a leading dimension, cut and rounded.
+    /// `to = from`, summed over leading dimensions, cut and rounded.
     fn gather(&mut self, from: ArrayId, to: ArrayId) -> Result<(), ExecuteError> {
         let arrays = &self.memory.buffers;
         let (mut dims, target) = (&arrays[from.index()].shape[..], &arrays[to.index()].shape);
         let element = arrays[to.index()].element;
         let data = self.real(from)?;
-        let parts = match dims.len() > target.len() {
-            true => {
-                let parts = dims[0];
-                dims = &dims[1..];
-                parts
-            }
-            false => 1,
-        };
+        let leading = dims.len().saturating_sub(target.len());
+        let parts: usize = dims[..leading].iter().product();
+        dims = &dims[leading..];
         if dims.len() != target.len() || dims.iter().zip(target).any(|(from, to)| from < to) {
             let names = [from, to].map(|array| arrays[array.index()].name.clone());
             return Err(self.problem(format!("{} does not hold all of {}", names[0], names[1])));

@@ -166,7 +166,7 @@ impl Writer<'_> {
                 }
                 Step::Total { from, to } => {
                     let (value, ty) = (self.current(*from), self.tensor(*from));
-                    let total = self.sum(&value, &ty, "tensor<f32>");
+                    let total = self.sum(&value, 1, &ty, "tensor<f32>");
                     let to_type = self.tensor(*to);
                     let total = self.value(&format!(
                         "stablehlo.reshape {total} : (tensor<f32>) -> {to_type}"
@@ -179,11 +179,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Sum over the first dimension.
-    fn sum(&mut self, value: &str, from: &str, to: &str) -> String {
+    /// Sum over the first `leading` dimensions.
+    fn sum(&mut self, value: &str, leading: usize, from: &str, to: &str) -> String {
+        let summed: Vec<String> = (0..leading).map(|dim| dim.to_string()).collect();
+        let summed = summed.join(", ");
         let zero = self.value("stablehlo.constant dense<0.0> : tensor<f32>");
         self.value(&format!(
-            "stablehlo.reduce({value} init: {zero}) applies stablehlo.add across dimensions = [0] : ({from}, tensor<f32>) -> {to}"
+            "stablehlo.reduce({value} init: {zero}) applies stablehlo.add across dimensions = [{summed}] : ({from}, tensor<f32>) -> {to}"
         ))
     }
 
@@ -193,8 +195,9 @@ impl Writer<'_> {
         let mut dims = source.dims.clone();
         if dims.len() > target.dims.len() {
             let before = tensor(DType::F32, &dims);
-            dims.remove(0);
-            value = self.sum(&value, &before, &tensor(DType::F32, &dims));
+            let leading = dims.len() - target.dims.len();
+            dims.drain(..leading);
+            value = self.sum(&value, leading, &before, &tensor(DType::F32, &dims));
         }
         if dims != target.dims {
             let limits: Vec<String> = target.dims.iter().map(|n| format!("0:{n}")).collect();

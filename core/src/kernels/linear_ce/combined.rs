@@ -48,7 +48,7 @@ struct Gradient {
 impl Combined {
     /// The kernel for `problem`. Operands: `x`, `w`, (`bias`), `labels`, (`weight`), `lse`,
     /// `d_loss`, `d_lse`, then in f32 and whole blocks `dx [B',H']`, `dw [cores,H',V']`,
-    /// (`dbias [cores,V']`).
+    /// (`dbias [cores,1,V']`: a core's row is a matrix of its own, because a copy takes whole tiles).
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -99,9 +99,12 @@ impl Combined {
             write: spec.semaphore("dw_write"),
         };
         let dbias = problem.options.bias.then(|| {
-            let dims = [cores.count, vocab_up];
+            let dims = [cores.count, 1, vocab_up];
             (
-                spec.hbm("dbias", Blocked::by_copy(DType::F32, dims, [1, blocks.v])),
+                spec.hbm(
+                    "dbias",
+                    Blocked::by_copy(DType::F32, dims, [1, 1, blocks.v]),
+                ),
                 spec.scratch_columns("dbias_tile", blocks.v),
                 spec.semaphore("dbias_copy"),
             )
@@ -143,7 +146,7 @@ impl Combined {
                 t.mask_rows(delta, self.logits.rows_left(t, row_block), 0.0);
             }
             if let Some((array, tile, semaphore)) = self.dbias {
-                let block = array.block([t.program_id(self.core), column]);
+                let block = array.block([t.program_id(self.core), t.index(0), column]);
                 let row = tile.as_tile(DType::F32);
                 t.when(t.is_first(self.row), || {
                     t.column_sum(tile, delta, Accumulate::Overwrite);

@@ -262,7 +262,7 @@ fn combined(
     let dims = [cores.count, h_up, v_up];
     let dw = program.array(Role::Temporary, "dw_partials", DType::F32, dims);
     let dbias = gradients.dbias.map(|to| {
-        let dims = [cores.count, v_up];
+        let dims = [cores.count, 1, v_up];
         let from = program.array(Role::Temporary, "dbias_partials", DType::F32, dims);
         (from, to)
     });
