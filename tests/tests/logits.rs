@@ -525,8 +525,10 @@ fn in_place_is_the_same_gradient() {
     for op in at(LogitsOptions::default()) {
         let case = Case::new("in place", op).shape([36, 3000], [5, 700]).bf16();
         let data = case.data();
-        let mut options = LogitsOptions::default();
-        options.in_place = true;
+        let options = LogitsOptions {
+            in_place: true,
+            ..Default::default()
+        };
         let with = |op| match op {
             Op::LogitsCe(o) => Op::LogitsCe(logits_ce::Options {
                 logits: options,

@@ -185,7 +185,8 @@ fn logits_ce(case: &Case, op: &logits_ce::LogitsCe, data: &Data) -> Vec<Expected
         let error = RowErrors::new(row);
         lse.push(error.lse);
         if !counts(i) {
-            (loss.push(0.0), logp.push(0.0));
+            loss.push(0.0);
+            logp.push(0.0);
             continue;
         }
         let z = row.z[data.labels[i] as usize];

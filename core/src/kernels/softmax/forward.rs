@@ -10,7 +10,7 @@ use crate::program::Kernel;
 use crate::spec::{KernelSpec, SpecBuilder};
 use crate::view::{RowsRef, TileRef};
 
-/// Reads each logit once and keeps running [`Statistics`] of its row; after the last column block
+/// Reads each logit once and keeps running `Statistics` of its row; after the last column block
 /// the rows are finished, in scratch, and after the last block of a vector the vector is written.
 #[derive(Clone, Debug)]
 pub struct Forward {

@@ -20,7 +20,7 @@
 //! because `d lse / dz_v = p_v`, `d z_y / dz_v = 1(v = y)` and
 //! `d entropy / dz_v = -p_v (log p_v + entropy)`. A factor of `1 / T` is part of the coefficients.
 //!
-//! A head that is fused keeps [`Statistics`] over blocks of logits it has just computed; the
+//! A head that is fused keeps `Statistics` over blocks of logits it has just computed; the
 //! vectors and coefficients of an op are the same.
 
 mod blocks;
