@@ -112,7 +112,8 @@ def compare(name, target, count, texts, args):
     if reason is not None:
         raise Mismatch(f"compiles, and is listed as refused: {reason}")
     used = [[kernel["used_bytes"] for kernel in side["kernels"]] for side in (before, after)]
-    if len(before_bundles) != count:
+    # XLA makes custom calls of its own in some programs; they are compared as well.
+    if len(before_bundles) < count:
         raise Mismatch(f"the compiler dumped {len(before_bundles)} of {count} kernels")
     sizes = [[before["code_bytes"]], [after["code_bytes"]]]
     for what, (x, y) in (("used bytes", used), ("code bytes", sizes)):
