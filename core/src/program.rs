@@ -232,6 +232,12 @@ impl<K: Kernel> Program<K> {
         found
     }
 
+    /// The array of one of these roles that has a name, which only temporaries share.
+    pub fn find(&self, name: &str, roles: &[Role]) -> Option<ArrayId> {
+        let is_it = |array: &Array| array.name == name && roles.contains(&array.role);
+        self.arrays.iter().position(is_it).map(ArrayId)
+    }
+
     /// Adds an array.
     pub fn array<const N: usize>(
         &mut self,

@@ -8,8 +8,7 @@
 
 use std::fmt;
 
-/// Confidence of a bound on a long sum; see the [module](self).
-pub const K: f64 = 8.0;
+pub use tilecast_core::kernels::logits_op::rounding::K;
 
 /// Unit roundoff of f32: half the distance from 1 to the next number.
 pub const fn f32_unit() -> f64 {

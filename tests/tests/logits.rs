@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
+use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::kernels::softmax::{Blocks, LogitsOptions};
 use tilecast::core::kernels::{entropy, logits_ce};
 use tilecast::{ArrayMut, Cpu, DType, Matrix};
 use tilecast_tests::OnCpu;
-use tilecast_tests::logits::{Case, Column, Data, Expected, Op, Problem, assert_case, check};
+use tilecast_tests::logits::{Case, Column, Data, Expected, Op, assert_case, check};
 
 fn ce() -> logits_ce::Options {
     logits_ce::Options::default()
@@ -150,6 +151,25 @@ fn every_variant_of_the_policy_loss() {
     }
 }
 
+/// The same arrays, whether one program computes them or two.
+#[test]
+fn both_passes_in_one_program() {
+    for in_place in [false, true] {
+        let logits = LogitsOptions { in_place, ..warm() };
+        for op in at(logits) {
+            let case = Case::new("both", op);
+            let data = case.data();
+            for column in Column::all() {
+                let mut apart = column.run(&case, &data).unwrap();
+                let mut at_once = column.run_at_once(&case, &data).unwrap();
+                apart.sort_by_key(|(name, _)| *name);
+                at_once.sort_by_key(|(name, _)| *name);
+                assert_eq!(apart, at_once, "{op:?} on {column:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn gradients_in_place_and_in_f32() {
     let in_place = LogitsOptions {
@@ -260,7 +280,7 @@ fn small(op: Op) -> (Case, Data) {
 fn cross_entropy_and_entropy_agree_with_finite_differences() {
     for options in [ce(), ce_everything()] {
         let (case, data) = small(Op::LogitsCe(options));
-        let Problem::LogitsCe(op) = case.problem() else {
+        let LogitsOp::LogitsCe(op) = case.problem() else {
             unreachable!()
         };
         let d = ["d_loss", "d_logp", "d_lse"].map(|name| data.wide(name));
@@ -278,7 +298,7 @@ fn cross_entropy_and_entropy_agree_with_finite_differences() {
         assert_close(&gradient, &differences(&logits, value), &options);
     }
     let (case, data) = small(Op::Entropy(warm()));
-    let Problem::Entropy(op) = case.problem() else {
+    let LogitsOp::Entropy(op) = case.problem() else {
         unreachable!()
     };
     let (logits, d) = (wide(&data.logits), data.wide("d_entropy"));
@@ -326,7 +346,7 @@ fn the_policy_loss_agrees_with_finite_differences() {
                 let (case, _) = small(Op::Grpo(options));
                 let case = Case { seed, ..case };
                 let data = case.data();
-                let Problem::Grpo(op) = case.problem() else {
+                let LogitsOp::Grpo(op) = case.problem() else {
                     unreachable!()
                 };
                 let (mut inputs, d) = policy_inputs(&data);

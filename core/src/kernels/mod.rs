@@ -4,4 +4,5 @@ pub mod entropy;
 pub mod grpo;
 pub mod linear_ce;
 pub mod logits_ce;
+pub mod logits_op;
 pub mod softmax;

@@ -6,7 +6,8 @@
 mod expected;
 
 use half::bf16;
-use tilecast::core::kernels::softmax::{Blocks, Logits, LogitsError, Schedule, SoftmaxKernel};
+use tilecast::core::kernels::logits_op::{self, LogitsOp};
+use tilecast::core::kernels::softmax::{Blocks, Schedule, SoftmaxKernel};
 use tilecast::core::kernels::{entropy, grpo, logits_ce};
 use tilecast::core::program::{Program, Role};
 use tilecast::{ArrayMut, DType};
@@ -27,17 +28,6 @@ pub enum Op {
     Entropy(tilecast::core::kernels::softmax::LogitsOptions),
     /// Policy loss.
     Grpo(grpo::Options),
-}
-
-/// An op on shapes.
-#[derive(Clone, Copy, Debug)]
-pub enum Problem {
-    /// Cross-entropy.
-    LogitsCe(logits_ce::LogitsCe),
-    /// Entropy.
-    Entropy(entropy::Entropy),
-    /// Policy loss.
-    Grpo(grpo::Grpo),
 }
 
 /// What is computed, on which numbers, in which blocks.
@@ -77,35 +67,19 @@ impl Data {
         found.map_or(&[], |(_, values)| values)
     }
 
-    /// A vector in f64.
-    pub fn wide(&self, name: &str) -> Vec<f64> {
-        crate::case::widen(self.vector(name))
-    }
-}
-
-impl Problem {
-    /// The logits.
-    pub fn logits(&self) -> &Logits {
-        match self {
-            Self::LogitsCe(op) => op.logits(),
-            Self::Entropy(op) => op.logits(),
-            Self::Grpo(op) => op.logits(),
+    /// All of it in f64.
+    pub fn widened(&self) -> logits_op::Inputs {
+        let vectors = self.vectors.iter();
+        logits_op::Inputs {
+            logits: crate::case::widen(&self.logits),
+            labels: self.labels.clone(),
+            vectors: vectors.map(|(name, _)| (*name, self.wide(name))).collect(),
         }
     }
 
-    /// Both passes.
-    ///
-    /// # Errors
-    /// Blocks that the op refuses.
-    pub fn programs(
-        &self,
-        schedule: &Schedule,
-    ) -> Result<[Program<SoftmaxKernel>; 2], LogitsError> {
-        Ok(match self {
-            Self::LogitsCe(op) => [op.forward(schedule)?, op.backward(schedule)?],
-            Self::Entropy(op) => [op.forward(schedule)?, op.backward(schedule)?],
-            Self::Grpo(op) => [op.forward(schedule)?, op.backward(schedule)?],
-        })
+    /// A vector in f64.
+    pub fn wide(&self, name: &str) -> Vec<f64> {
+        crate::case::widen(self.vector(name))
     }
 }
 
@@ -145,16 +119,16 @@ impl Case {
     ///
     /// # Panics
     /// If it refuses the case.
-    pub fn problem(&self) -> Problem {
+    pub fn problem(&self) -> LogitsOp {
         let [b, v] = self.shape;
         let problem = match self.op {
             Op::LogitsCe(options) => {
-                logits_ce::LogitsCe::new(b, v, self.dtype, options).map(Problem::LogitsCe)
+                logits_ce::LogitsCe::new(b, v, self.dtype, options).map(LogitsOp::LogitsCe)
             }
             Op::Entropy(options) => {
-                entropy::Entropy::new(b, v, self.dtype, options).map(Problem::Entropy)
+                entropy::Entropy::new(b, v, self.dtype, options).map(LogitsOp::Entropy)
             }
-            Op::Grpo(options) => grpo::Grpo::new(b, v, self.dtype, options).map(Problem::Grpo),
+            Op::Grpo(options) => grpo::Grpo::new(b, v, self.dtype, options).map(LogitsOp::Grpo),
         };
         problem.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
@@ -213,7 +187,8 @@ impl Case {
         };
         let [b, v] = self.shape;
         let problem = grpo::Grpo::new(b, v, self.dtype, plain).expect("the case is valid");
-        let logp = grpo::reference::forward(&problem, &expected::grpo_inputs(data)).logp;
+        let forward = logits_op::reference::forward(&LogitsOp::Grpo(problem), &data.widened());
+        let logp = logits_op::of_name(&forward, "logp");
         let mut near = |spread: f32| -> Vec<f32> {
             logp.iter()
                 .map(|p| *p as f32 + spread * random.signed())
@@ -263,7 +238,7 @@ impl Column {
     }
 
     /// The blocks of a case as the column takes them.
-    fn schedule(self, case: &Case, problem: &Problem) -> Schedule {
+    fn schedule(self, case: &Case, problem: &LogitsOp) -> Schedule {
         match (self, case.blocks) {
             (Self::Cpu(_), Some(blocks)) => Schedule::new(blocks),
             (Self::Cpu(on), None) => Schedule::for_cache(problem.logits(), on.threads, 1 << 20),
@@ -291,12 +266,24 @@ impl Column {
     pub fn run(self, case: &Case, data: &Data) -> Result<Outputs, String> {
         let problem = case.problem();
         let schedule = self.schedule(case, &problem);
-        let [forward, backward] = problem.programs(&schedule).map_err(|e| e.to_string())?;
+        let forward = problem.forward(&schedule).map_err(|e| e.to_string())?;
+        let backward = problem.backward(&schedule).map_err(|e| e.to_string())?;
         let mut known = data.clone();
         let mut outputs = self.run_program(&forward, &known)?;
         known.vectors.extend(outputs.iter().cloned());
         outputs.extend(self.run_program(&backward, &known)?);
         Ok(outputs)
+    }
+
+    /// Outputs of both passes as one program.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn run_at_once(self, case: &Case, data: &Data) -> Result<Outputs, String> {
+        let problem = case.problem();
+        let schedule = self.schedule(case, &problem);
+        let both = problem.forward_and_backward(&schedule);
+        self.run_program(&both.map_err(|e| e.to_string())?, data)
     }
 
     fn run_program(self, program: &Program<SoftmaxKernel>, data: &Data) -> Result<Outputs, String> {

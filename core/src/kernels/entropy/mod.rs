@@ -54,11 +54,7 @@ impl Entropy {
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
         let mut p = SoftmaxProgram::forward("entropy forward", &self.logits);
-        let wanted = Wanted {
-            entropy: true,
-            ..Wanted::default()
-        };
-        statistics(&mut p, wanted, None, schedule.forward)?;
+        self.add_forward(&mut p, schedule)?;
         Ok(p.program)
     }
 
@@ -68,6 +64,35 @@ impl Entropy {
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
         let mut p = SoftmaxProgram::backward("entropy backward", &self.logits);
+        self.add_backward(&mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    /// Both passes in one program: the inputs of either that are not outputs of the forward pass, to the outputs
+    /// of both.
+    ///
+    /// # Errors
+    /// Blocks that do not fit each other or that the specs refuse.
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        let mut p = SoftmaxProgram::backward("entropy", &self.logits);
+        self.add_forward(&mut p, schedule)?;
+        self.add_backward(&mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    fn add_forward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
+        let wanted = Wanted {
+            entropy: true,
+            ..Wanted::default()
+        };
+        statistics(p, wanted, None, schedule.forward)?;
+        Ok(())
+    }
+
+    fn add_backward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
         let [lse, entropy, d_entropy] =
             ["lse", "entropy", "d_entropy"].map(|name| p.vector(Role::Input, name));
         let [probability, log_probability] = entropy_coefficients(entropy, d_entropy.into());
@@ -77,8 +102,7 @@ impl Entropy {
             one_hot: None,
             uniform: None,
         };
-        gradient(&mut p, lse, coefficients, schedule.backward)?;
-        Ok(p.program)
+        gradient(p, lse, coefficients, schedule.backward)
     }
 }
 

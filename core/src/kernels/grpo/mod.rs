@@ -60,7 +60,7 @@ pub mod reference;
 
 pub use objective::{Ratio, Variant};
 
-use super::softmax::{Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel};
+use super::softmax::{Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram};
 use crate::DType;
 use crate::program::Program;
 
@@ -234,7 +234,9 @@ impl Grpo {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        program::forward(self, schedule)
+        let mut p = SoftmaxProgram::forward("grpo forward", &self.logits);
+        program::add_forward(self, &mut p, schedule)?;
+        Ok(p.program)
     }
 
     /// The backward pass: the inputs of the forward pass, its `lse`, `entropy` and `logp`, and `d_loss`,
@@ -243,7 +245,24 @@ impl Grpo {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        program::backward(self, schedule)
+        let mut p = SoftmaxProgram::backward("grpo backward", &self.logits);
+        program::add_backward(self, &mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    /// Both passes in one program: the inputs of either that are not outputs of the forward pass, to the outputs
+    /// of both.
+    ///
+    /// # Errors
+    /// Blocks that do not fit each other or that the specs refuse.
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        let mut p = SoftmaxProgram::backward("grpo", &self.logits);
+        program::add_forward(self, &mut p, schedule)?;
+        program::add_backward(self, &mut p, schedule)?;
+        Ok(p.program)
     }
 }
 

@@ -6,10 +6,9 @@ use crate::DType;
 use crate::expr::Expr;
 use crate::kernels::entropy::entropy_coefficients;
 use crate::kernels::softmax::{
-    Coefficients, LogitsError, Schedule, SoftmaxKernel, SoftmaxProgram, Wanted, gradient,
-    statistics,
+    Coefficients, LogitsError, Schedule, SoftmaxProgram, Wanted, gradient, statistics,
 };
-use crate::program::{ArrayId, Program, Role, Step};
+use crate::program::{ArrayId, Role, Step};
 
 type Value = Expr<ArrayId>;
 
@@ -152,12 +151,11 @@ fn per_sequence(
     Ok(to)
 }
 
-pub(super) fn forward(
+pub(super) fn add_forward(
     problem: &Grpo,
+    p: &mut SoftmaxProgram,
     schedule: &Schedule,
-) -> Result<Program<SoftmaxKernel>, LogitsError> {
-    let mut program = SoftmaxProgram::forward("grpo forward", &problem.logits);
-    let p = &mut program;
+) -> Result<(), LogitsError> {
     let options = &problem.options;
     let inputs = Inputs::declare(p, problem)?;
     let wanted = Wanted {
@@ -185,21 +183,20 @@ pub(super) fn forward(
         let to = p.program.array(Role::Output, "loss", DType::F32, [1]);
         p.program.push(Step::Total { from, to })?;
     }
-    Ok(program.program)
+    Ok(())
 }
 
-pub(super) fn backward(
+pub(super) fn add_backward(
     problem: &Grpo,
+    p: &mut SoftmaxProgram,
     schedule: &Schedule,
-) -> Result<Program<SoftmaxKernel>, LogitsError> {
-    let mut program = SoftmaxProgram::backward("grpo backward", &problem.logits);
-    let p = &mut program;
+) -> Result<(), LogitsError> {
     let options = &problem.options;
     let inputs = Inputs::declare(p, problem)?;
     let [lse, entropy, logp] = ["lse", "entropy", "logp"].map(|name| p.vector(Role::Input, name));
     let d_loss = match options.per_token {
         true => p.vector(Role::Input, "d_loss"),
-        false => p.program.array(Role::Input, "d_loss", DType::F32, [1]),
+        false => p.input("d_loss", DType::F32, [1]),
     };
     let [d_logp, d_ratio, d_entropy] =
         ["d_logp", "d_ratio", "d_entropy"].map(|name| p.vector(Role::Input, name));
@@ -226,6 +223,5 @@ pub(super) fn backward(
         one_hot: Some((inputs.labels, -Expr::from(d_label))),
         uniform: None,
     };
-    gradient(p, lse, coefficients, schedule.backward)?;
-    Ok(program.program)
+    gradient(p, lse, coefficients, schedule.backward)
 }

@@ -114,13 +114,44 @@ impl LogitsCe {
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
         let mut p = SoftmaxProgram::forward("logits_ce forward", &self.logits);
+        self.add_forward(&mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    /// The backward pass: `logits`, `labels`, `lse`, `d_loss`, `d_logp`, `d_lse` to `d_logits`, or to
+    /// `logits` in place.
+    ///
+    /// # Errors
+    /// Blocks that do not fit each other or that the specs refuse.
+    pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        let mut p = SoftmaxProgram::backward("logits_ce backward", &self.logits);
+        self.add_backward(&mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    /// Both passes in one program: the inputs of either that are not outputs of the forward pass, to the outputs
+    /// of both.
+    ///
+    /// # Errors
+    /// Blocks that do not fit each other or that the specs refuse.
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        let mut p = SoftmaxProgram::backward("logits_ce", &self.logits);
+        self.add_forward(&mut p, schedule)?;
+        self.add_backward(&mut p, schedule)?;
+        Ok(p.program)
+    }
+
+    fn add_forward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
         let labels = p.labels();
         let wanted = Wanted {
             label_logit: true,
             logit_sum: self.options.label_smoothing > 0.0,
             entropy: false,
         };
-        let found = statistics(&mut p, wanted, Some(labels), schedule.forward)?;
+        let found = statistics(p, wanted, Some(labels), schedule.forward)?;
         let scale = self.logits.scale();
         let scaled = |array: Option<ArrayId>| array.map(|array| Expr::from(array) * scale);
         let label = || scaled(found.label_logit).expect("the label logit is wanted");
@@ -140,17 +171,10 @@ impl LogitsCe {
         let to = p.vector(Role::Output, "loss");
         p.map(to, self.counted(labels, loss))?;
         let to = p.vector(Role::Output, "logp");
-        p.map(to, self.counted(labels, label() - lse()))?;
-        Ok(p.program)
+        p.map(to, self.counted(labels, label() - lse()))
     }
 
-    /// The backward pass: `logits`, `labels`, `lse`, `d_loss`, `d_logp`, `d_lse` to `d_logits`, or to
-    /// `logits` in place.
-    ///
-    /// # Errors
-    /// Blocks that do not fit each other or that the specs refuse.
-    pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("logits_ce backward", &self.logits);
+    fn add_backward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
         let labels = p.labels();
         let [lse, d_loss, d_logp, d_lse] =
             ["lse", "d_loss", "d_logp", "d_lse"].map(|name| p.vector(Role::Input, name));
@@ -173,8 +197,7 @@ impl LogitsCe {
             one_hot: Some((labels, d_loss.clone() * (1.0 - label_smoothing) - d_logp)),
             uniform: (label_smoothing > 0.0).then(|| d_loss * share),
         };
-        gradient(&mut p, lse, coefficients, schedule.backward)?;
-        Ok(p.program)
+        gradient(p, lse, coefficients, schedule.backward)
     }
 
     /// `value` where the token counts, else 0.

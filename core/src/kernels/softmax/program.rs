@@ -70,13 +70,27 @@ impl SoftmaxProgram {
     /// An f32 array with one element per token.
     pub(crate) fn vector(&mut self, role: Role, name: &'static str) -> ArrayId {
         let dims = [self.problem.tokens()];
-        self.program.array(role, name, DType::F32, dims)
+        match role {
+            Role::Input => self.input(name, DType::F32, dims),
+            _ => self.program.array(role, name, DType::F32, dims),
+        }
+    }
+
+    /// An input; where both passes are one program, the one that both read, or what the forward pass has put out.
+    pub(crate) fn input<const N: usize>(
+        &mut self,
+        name: &'static str,
+        dtype: DType,
+        dims: [usize; N],
+    ) -> ArrayId {
+        let found = self.program.find(name, &[Role::Input, Role::Output]);
+        found.unwrap_or_else(|| self.program.array(Role::Input, name, dtype, dims))
     }
 
     /// The labels.
     pub(crate) fn labels(&mut self) -> ArrayId {
         let dims = [self.problem.tokens()];
-        self.program.array(Role::Input, "labels", DType::I32, dims)
+        self.input("labels", DType::I32, dims)
     }
 
     /// `to = value`

@@ -1,0 +1,133 @@
+//! [`LogitsOp`]: any of the ops on given logits, for those who treat them alike.
+//!
+//! All three are programs of the same kernels with named arrays. To run, write or test one of them it takes no more
+//! than its logits, its programs and the names in them; what the numbers mean is known to the op alone. Its exact
+//! results by the same names are in [`mod@reference`], and what f32 may make of them in [`rounding`].
+
+pub mod reference;
+pub mod rounding;
+
+use alloc::vec::Vec;
+
+use super::entropy::Entropy;
+use super::grpo::Grpo;
+use super::logits_ce::LogitsCe;
+use super::softmax::{Logits, LogitsError, Schedule, SoftmaxKernel};
+use crate::program::Program;
+
+/// An op on given logits.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum LogitsOp {
+    /// Cross-entropy.
+    LogitsCe(LogitsCe),
+    /// Entropy.
+    Entropy(Entropy),
+    /// Policy loss.
+    Grpo(Grpo),
+}
+
+impl LogitsOp {
+    /// The logits.
+    pub const fn logits(&self) -> &Logits {
+        match self {
+            Self::LogitsCe(op) => op.logits(),
+            Self::Entropy(op) => op.logits(),
+            Self::Grpo(op) => op.logits(),
+        }
+    }
+
+    /// The forward pass.
+    ///
+    /// # Errors
+    /// Blocks that do not fit each other or that the specs refuse.
+    pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.forward(schedule),
+            Self::Entropy(op) => op.forward(schedule),
+            Self::Grpo(op) => op.forward(schedule),
+        }
+    }
+
+    /// The backward pass, to `d_logits`, or to `logits` in place.
+    ///
+    /// # Errors
+    /// As for [`Self::forward`].
+    pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.backward(schedule),
+            Self::Entropy(op) => op.backward(schedule),
+            Self::Grpo(op) => op.backward(schedule),
+        }
+    }
+
+    /// Both passes in one program.
+    ///
+    /// # Errors
+    /// As for [`Self::forward`].
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<SoftmaxKernel>, LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.forward_and_backward(schedule),
+            Self::Entropy(op) => op.forward_and_backward(schedule),
+            Self::Grpo(op) => op.forward_and_backward(schedule),
+        }
+    }
+
+    /// The outputs that have a gradient. The cotangent of `name` is the input `d_name` of the backward pass.
+    pub const fn differentiable(&self) -> &'static [&'static str] {
+        match self {
+            Self::LogitsCe(_) => &["loss", "logp", "lse"],
+            Self::Entropy(_) => &["entropy"],
+            Self::Grpo(_) => &["loss", "logp", "ratio", "entropy"],
+        }
+    }
+
+    /// Checks labels and mask, if the op has such.
+    ///
+    /// # Errors
+    /// The first element of the mask that is neither 0 nor 1, or the first label of a token that counts that is no
+    /// column of the logits.
+    pub fn check(
+        &self,
+        labels: impl IntoIterator<Item = i64>,
+        mask: Option<&[f32]>,
+    ) -> Result<(), LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.check_labels(labels),
+            Self::Entropy(_) => Ok(()),
+            Self::Grpo(op) => {
+                op.check_mask(mask.unwrap_or_default())?;
+                op.check_labels(labels, mask)
+            }
+        }
+    }
+}
+
+/// Inputs in f64, row-major, by the names of the programs.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Inputs {
+    /// `[B,V]`
+    pub logits: Vec<f64>,
+    /// `[B]`; empty for an op without.
+    pub labels: Vec<i32>,
+    /// Everything else: other inputs and, for the backward pass, cotangents.
+    pub vectors: Named,
+}
+
+impl Inputs {
+    /// A vector by name; empty if there is none.
+    pub fn vector(&self, name: &str) -> &[f64] {
+        of_name(&self.vectors, name)
+    }
+}
+
+/// Vectors by name.
+pub type Named = Vec<(&'static str, Vec<f64>)>;
+
+/// The vector of a name; empty if there is none.
+pub fn of_name<'a>(vectors: &'a [(&'static str, Vec<f64>)], name: &str) -> &'a [f64] {
+    let found = vectors.iter().find(|(of, _)| *of == name);
+    found.map_or(&[], |(_, values)| values)
+}
