@@ -2,7 +2,10 @@
 //! model cannot predict.
 //!
 //! The compiler adds register spills to windows and scratch and checks the sum against the kernel's
-//! limit. So blocks are chosen against a lower limit, and the kernel asks for more than they need.
+//! limit. So blocks are chosen against a lower limit, and the kernel asks for more than they need. The ops on given
+//! logits are not simulated yet; their blocks are in [`logits`].
+
+pub mod logits;
 
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{Blocks, Schedule, Strategy};

@@ -1,8 +1,11 @@
-//! The fused cross-entropy in the [interpreter](crate::execute): its blocks, what it costs, its rounding.
+//! Ops in the [interpreter](crate::execute): their blocks, what they cost, how the fused cross-entropy rounds.
 //!
 //! Interpretation is for numbers, not for speed, so blocks are the smallest a TPU takes: even a
 //! small problem then has several, and ragged ones at its edges. Whatever the blocks, the interpreter multiplies
-//! whole ones, so a problem's cost is that of its sizes rounded up.
+//! whole ones, so a problem's cost is that of its sizes rounded up. What is special to the ops on given logits is in
+//! [`logits`].
+
+pub mod logits;
 
 use thiserror::Error;
 use tilecast_core::DType;
@@ -11,6 +14,7 @@ use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::kernels::linear_ce::{
     Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
 };
+use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::spec::SpecError;
 use tilecast_core::target::{Generation, Target};
@@ -25,6 +29,9 @@ pub enum InterpretError {
     /// The problem or its schedule is invalid for every target.
     #[error(transparent)]
     Problem(#[from] LinearCeError),
+    /// The same, of an op on logits.
+    #[error(transparent)]
+    Logits(Box<LogitsError>),
     /// The target does not take the blocks.
     #[error(transparent)]
     Tiling(#[from] SpecError),
@@ -41,15 +48,25 @@ pub enum InterpretError {
     },
     /// It would take too long.
     #[error(
-        "this takes {multiplications} multiplications, whole blocks of {blocks} counted; the interpreter takes at \
-         most {MULTIPLICATION_LIMIT}: run a smaller problem, or this one on the CPU"
+        "this takes {work} {unit}, whole blocks of {blocks} counted; the interpreter takes at most {limit}: run a \
+         smaller problem, or this one on the CPU"
     )]
     TooLarge {
-        /// Multiplications of all passes.
-        multiplications: u128,
-        /// Blocks, `b,h,v`, of the passes.
+        /// Work of all passes.
+        work: u128,
+        /// What it is counted in.
+        unit: &'static str,
+        /// Blocks of the passes.
         blocks: String,
+        /// The most there may be.
+        limit: u128,
     },
+}
+
+impl From<LogitsError> for InterpretError {
+    fn from(error: LogitsError) -> Self {
+        Self::Logits(Box::new(error))
+    }
 }
 
 /// The generation that is taken where none is named.
@@ -122,9 +139,9 @@ pub fn multiplications(problem: &LinearCe, schedule: &Schedule, backward: bool) 
 
 /// The op on arrays, by way of the text of its kernels.
 #[derive(Clone, Debug)]
-pub struct Interpretation {
-    forward: Program<LinearCeKernel>,
-    backward: Option<Program<LinearCeKernel>>,
+pub struct Interpretation<K = LinearCeKernel> {
+    forward: Program<K>,
+    backward: Option<Program<K>>,
 }
 
 impl Interpretation {
@@ -144,21 +161,21 @@ impl Interpretation {
                 false => None,
             },
         };
-        let multiplications = multiplications(problem, schedule, backward);
-        if multiplications > MULTIPLICATION_LIMIT {
-            let text = |Blocks { b, h, v }| format!("{b},{h},{v}");
-            let blocks = match backward && schedule.forward != schedule.backward {
-                true => format!("{} and {}", text(schedule.forward), text(schedule.backward)),
-                false => text(schedule.forward),
-            };
-            return Err(InterpretError::TooLarge {
-                multiplications,
-                blocks,
-            });
-        }
+        let text = |Blocks { b, h, v }| format!("{b},{h},{v}");
+        check_work(
+            (
+                multiplications(problem, schedule, backward),
+                "multiplications",
+            ),
+            MULTIPLICATION_LIMIT,
+            [schedule.forward, schedule.backward].map(text),
+            backward,
+        )?;
         Ok(found)
     }
+}
 
+impl<K: Kernel> Interpretation<K> {
     /// Checks that `target` takes the blocks.
     ///
     /// # Errors
@@ -168,16 +185,7 @@ impl Interpretation {
             .into_iter()
             .flatten()
         {
-            for (launch, _) in program.launches() {
-                let spec = launch.kernel.spec();
-                spec.check_tiling(target)?;
-                let limit_bytes = Some(target.vmem_usable_bytes.value);
-                let ledger = VmemLedger::new(spec, target, limit_bytes)?;
-                if let Some(reason) = vmem_reason(spec, &ledger, target) {
-                    let kernel = spec.name().into();
-                    return Err(InterpretError::Vmem { kernel, reason });
-                }
-            }
+            check_kernels(program, target, target.vmem_usable_bytes.value)?;
         }
         Ok(())
     }
@@ -210,6 +218,51 @@ impl Interpretation {
             None => Ok(Vec::new()),
         }
     }
+}
+
+/// Refuses more work than `limit`.
+fn check_work(
+    (work, unit): (u128, &'static str),
+    limit: u128,
+    [forward_blocks, backward_blocks]: [String; 2],
+    backward: bool,
+) -> Result<(), InterpretError> {
+    if work <= limit {
+        return Ok(());
+    }
+    let blocks = match backward && forward_blocks != backward_blocks {
+        true => format!("{forward_blocks} and {backward_blocks}"),
+        false => forward_blocks,
+    };
+    Err(InterpretError::TooLarge {
+        work,
+        unit,
+        blocks,
+        limit,
+    })
+}
+
+/// Checks that `target` takes the blocks of all kernels, and returns the most VMEM that one needs, bytes.
+///
+/// # Errors
+/// Blocks that are no multiples of what the target asks for, or that need more than `limit_bytes` of VMEM.
+pub fn check_kernels<K: Kernel>(
+    program: &Program<K>,
+    target: &Target,
+    limit_bytes: u64,
+) -> Result<u64, InterpretError> {
+    let mut most = 0;
+    for (launch, _) in program.launches() {
+        let spec = launch.kernel.spec();
+        spec.check_tiling(target)?;
+        let ledger = VmemLedger::new(spec, target, Some(limit_bytes))?;
+        if let Some(reason) = vmem_reason(spec, &ledger, target) {
+            let kernel = spec.name().into();
+            return Err(InterpretError::Vmem { kernel, reason });
+        }
+        most = most.max(ledger.used_bytes());
+    }
+    Ok(most)
 }
 
 fn named<'a>(arrays: &'a [(&'static str, Array)]) -> Vec<(&'a str, &'a Array)> {
