@@ -8,14 +8,18 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
+use tilecast::core::kernels::logits_op::LogitsOp;
+use tilecast::core::kernels::softmax::LogitsError;
 use tilecast::core::target::{Target, UnknownTarget};
 use tilecast::cpu::simd::Level;
 use tilecast::sim::execute::ExecuteError;
 use tilecast::sim::interpretation::InterpretError;
 use tilecast::sim::op::SimError;
-use tilecast::{Blocks, DType, Options, Reduction, Strategy};
+use tilecast::{DType, Options, Reduction, Strategy};
 
 use super::Outcome;
+use super::logits::{GivenLogits, LogitsArgs};
+use super::sizes::{Sizes, parse_sizes};
 
 /// A command that cannot do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -83,11 +87,23 @@ impl From<LinearCeError> for CliError {
     }
 }
 
+impl From<LogitsError> for CliError {
+    fn from(error: LogitsError) -> Self {
+        Self::invalid(error)
+    }
+}
+
 /// What is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Op {
     /// Fused linear softmax cross-entropy: a language-model head and its loss.
     LinearCe,
+    /// Cross-entropy of given logits.
+    LogitsCe,
+    /// Clipped policy loss of given logits (GRPO and its variants).
+    Grpo,
+    /// Entropy of given logits.
+    Entropy,
 }
 
 impl Op {
@@ -95,6 +111,26 @@ impl Op {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::LinearCe => "linear-ce",
+            Self::LogitsCe => "logits-ce",
+            Self::Grpo => "grpo",
+            Self::Entropy => "entropy",
+        }
+    }
+
+    /// The ops on given logits.
+    pub(crate) const ON_LOGITS: [Self; 3] = [Self::LogitsCe, Self::Grpo, Self::Entropy];
+
+    /// Refuses what a command does for the fused head only, so far.
+    ///
+    /// # Errors
+    /// For any other op.
+    pub(crate) fn require_head(self, command: &str) -> Result<(), CliError> {
+        match self {
+            Self::LinearCe => Ok(()),
+            _ => Err(CliError::invalid(format_args!(
+                "{command} is not available for {} yet, only for linear-ce; run, check, emit and compile take {0}",
+                self.name()
+            ))),
         }
     }
 }
@@ -213,21 +249,30 @@ pub(crate) struct ScheduleArgs {
     /// Which passes
     #[arg(long, value_enum, default_value_t = Pass::Both)]
     pub(crate) pass: Pass,
-    /// Block sizes along tokens, hidden and vocabulary [default: chosen]
-    #[arg(long, value_name = "b,h,v", value_parser = parse_blocks, allow_hyphen_values = true)]
-    pub(crate) blocks: Option<Blocks>,
+    /// Block sizes along tokens, hidden and vocabulary; b,v (the time block and the block size) for an op on
+    /// given logits [default: chosen]
+    #[arg(long, value_name = "b,h,v", value_parser = parse_sizes, allow_hyphen_values = true)]
+    pub(crate) blocks: Option<Sizes>,
     /// Block sizes of the backward pass [default: those of --blocks, or chosen]
-    #[arg(long, value_name = "b,h,v", value_parser = parse_blocks, allow_hyphen_values = true)]
-    pub(crate) backward_blocks: Option<Blocks>,
+    #[arg(long, value_name = "b,h,v", value_parser = parse_sizes, allow_hyphen_values = true)]
+    pub(crate) backward_blocks: Option<Sizes>,
     /// Structure of the backward pass
     #[arg(long, default_value = "auto", value_parser = strategy())]
     pub(crate) strategy: StrategyChoice,
 }
 
 impl ScheduleArgs {
-    /// The blocks of the backward pass, if any were given.
-    pub(crate) fn backward_blocks(&self) -> Option<Blocks> {
-        self.backward_blocks.or(self.blocks)
+    /// The blocks of both passes, as far as any were given.
+    ///
+    /// # Errors
+    /// They are not of the kind that `of` makes.
+    pub(crate) fn blocks<B: Copy>(
+        &self,
+        of: impl Fn(Sizes) -> Result<B, CliError>,
+    ) -> Result<[Option<B>; 2], CliError> {
+        let forward = self.blocks.map(&of).transpose()?;
+        let backward = self.backward_blocks.map(&of).transpose()?;
+        Ok([forward, backward.or(forward)])
     }
 }
 
@@ -239,20 +284,10 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub(crate) tokens: usize,
     /// Size of a hidden state, H
-    #[arg(
-        long,
-        value_name = "H",
-        required_unless_present = "config",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "H", allow_negative_numbers = true)]
     pub(crate) hidden: Option<usize>,
     /// Size of the vocabulary, V
-    #[arg(
-        long,
-        value_name = "V",
-        required_unless_present = "config",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "V", allow_negative_numbers = true)]
     pub(crate) vocab: Option<usize>,
     /// Take H and V, unless given, from a Hugging Face config.json: hidden_size, vocab_size
     #[arg(long, value_name = "FILE")]
@@ -266,30 +301,32 @@ pub(crate) struct ProblemArgs {
     /// Each token has a weight [B]
     #[arg(long)]
     pub(crate) weight: bool,
+    /// There is a mask [B]
+    #[arg(long)]
+    pub(crate) mask: bool,
+    /// The gradient overwrites the logits
+    #[arg(long)]
+    pub(crate) in_place: bool,
     /// Number of chips that share the tokens evenly
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) chips: u32,
     #[command(flatten)]
     pub(crate) loss: LossArgs,
     #[command(flatten)]
+    pub(crate) logits: LogitsArgs,
+    #[command(flatten)]
     pub(crate) schedule: ScheduleArgs,
 }
 
 impl ProblemArgs {
-    /// The op on all tokens.
+    /// The fused head on all tokens.
     ///
     /// # Errors
     /// A config that cannot be read or lacks a size; whatever [`LinearCe::new`] refuses.
     pub(crate) fn problem(&self) -> Result<LinearCe, CliError> {
-        let (mut hidden, mut vocab) = (self.hidden, self.vocab);
-        if let Some(path) = &self.config {
-            let config = Config::read(path)?;
-            hidden = Some(hidden.map_or_else(|| config.size("hidden_size"), Ok)?);
-            vocab = Some(vocab.map_or_else(|| config.size("vocab_size"), Ok)?);
-        }
-        let missing = |name| CliError::invalid(format_args!("give {name} or --config"));
-        let hidden = hidden.ok_or_else(|| missing("--hidden"))?;
-        let vocab = vocab.ok_or_else(|| missing("--vocab"))?;
+        let config = self.config()?;
+        let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
+        let vocab = size(self.vocab, config.as_ref(), "--vocab", "vocab_size")?;
         let options = self.loss.options(self.bias, self.weight);
         Ok(LinearCe::new(
             self.tokens,
@@ -298,6 +335,42 @@ impl ProblemArgs {
             self.dtype,
             options,
         )?)
+    }
+}
+
+impl ProblemArgs {
+    /// An op on given logits.
+    ///
+    /// # Errors
+    /// As for [`ProblemArgs::problem`].
+    pub(crate) fn on_logits(&self, op: Op) -> Result<LogitsOp, CliError> {
+        let config = self.config()?;
+        let vocab = size(self.vocab, config.as_ref(), "--vocab", "vocab_size")?;
+        let logits = GivenLogits {
+            dims: [self.tokens, vocab],
+            dtype: self.dtype,
+            mask: self.mask,
+            in_place: self.in_place,
+        };
+        self.logits.problem(op, &self.loss, logits)
+    }
+
+    fn config(&self) -> Result<Option<Config<'_>>, CliError> {
+        self.config.as_deref().map(Config::read).transpose()
+    }
+}
+
+/// A size that is given, or that of the model.
+fn size(
+    given: Option<usize>,
+    config: Option<&Config<'_>>,
+    option: &str,
+    key: &str,
+) -> Result<usize, CliError> {
+    match (given, config) {
+        (Some(size), _) => Ok(size),
+        (None, Some(config)) => config.size(key),
+        (None, None) => Err(CliError::invalid(format_args!("give {option} or --config"))),
     }
 }
 
@@ -352,7 +425,7 @@ impl<'a> Config<'a> {
 }
 
 /// A parser of the names in a list.
-fn one_of<T: Clone + Send + Sync + 'static>(
+pub(crate) fn one_of<T: Clone + Send + Sync + 'static>(
     choices: impl IntoIterator<Item = (&'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {
     let choices: Vec<_> = choices.into_iter().collect();
@@ -394,56 +467,4 @@ pub(crate) fn level() -> impl TypedValueParser<Value = Level> {
 /// The names there are.
 pub(crate) fn parse_target(name: &str) -> Result<&'static Target, UnknownTarget> {
     Target::by_name(name)
-}
-
-/// `b,h,v`
-///
-/// # Errors
-/// What is wrong, and with which number.
-pub(crate) fn parse_blocks(text: &str) -> Result<Blocks, String> {
-    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
-    let [b, h, v] = parts[..] else {
-        return Err(format!(
-            "{} numbers; give three, for tokens, hidden and vocabulary: 128,512,1024",
-            parts.len()
-        ));
-    };
-    let size = |name: &str, text: &str| match text.parse::<u32>() {
-        Ok(size @ 1..=MAX_BLOCK) => Ok(size as usize),
-        _ => Err(format!(
-            "block size {name} is `{text}`; it must be a whole number from 1 to {MAX_BLOCK}"
-        )),
-    };
-    Ok(Blocks {
-        b: size("b", b)?,
-        h: size("h", h)?,
-        v: size("v", v)?,
-    })
-}
-
-/// The largest dimension there is.
-const MAX_BLOCK: u32 = i32::MAX as u32;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_three_numbers() {
-        assert_eq!(
-            parse_blocks("8, 16,32").unwrap(),
-            Blocks { b: 8, h: 16, v: 32 }
-        );
-        for (text, error) in [
-            ("8,16", "2 numbers; give three"),
-            (
-                "8,0,32",
-                "block size h is `0`; it must be a whole number from 1 to 2147483647",
-            ),
-            ("8,16,2147483648", "block size v is `2147483648`"),
-            ("a,16,32", "block size b is `a`"),
-        ] {
-            assert!(parse_blocks(text).unwrap_err().contains(error), "{text}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ use tilecast::core::target::Target;
 
 use super::args::{Op, ProblemArgs, parse_target};
 use super::emission::ProductsArg;
+use super::given::Given;
 
 #[cfg(feature = "pjrt")]
 pub(crate) use compiler::run;
@@ -37,10 +38,14 @@ pub(crate) use compiler::run;
                   Where VMEM is short, the compiler says what is used to 0.01 MiB. The module is then compiled again with all of \
                   VMEM allowed, and if that works what it uses there is reported: used_bytes_exact is true.\n\n\
                   Examples:\n  tilecast compile linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 --libtpu libtpu/libtpu.so\n  \
+                  tilecast compile logits-ce --target v6e --tokens 4096 --vocab 151936 --blocks 64,4096 --libtpu libtpu/libtpu.so\n  \
                   tilecast compile --mosaic kernel.mlir --target v6e --libtpu libtpu/libtpu.so\n  \
                   tilecast compile --stablehlo loss.mlir --target v5e --libtpu libtpu/libtpu.so"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    #[cfg_attr(not(feature = "pjrt"), allow(dead_code))]
+    given: Given,
     /// What to compile
     op: Option<Op>,
     /// A Mosaic kernel as text
@@ -96,12 +101,6 @@ impl clap::Args for OfAnOp {
             })
             .mut_arg("tokens", |arg| {
                 arg.required(false).required_unless_present_any(FILES)
-            })
-            .mut_args(|arg| match arg.get_id().as_str() {
-                "hidden" | "vocab" => {
-                    arg.required_unless_present_any(["config", "mosaic", "stablehlo"])
-                }
-                _ => arg,
             })
     }
 

@@ -1,17 +1,25 @@
 //! An op for the TPU compiler: blocks chosen, program made. `emit` writes it, `compile` compiles it, and
 //! `run` runs it on a TPU.
+//!
+//! [`Emission`] is the fused head; [`OpEmission`] is any op, for those who need its text only.
 
-use tilecast::Schedule;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeKernel};
-use tilecast::core::program::Program;
+use tilecast::core::kernels::softmax::{self, SoftmaxKernel};
+use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
-use tilecast::sim::emission::{Choice, choose};
+use tilecast::sim::emission::{Choice, choose, logits};
 use tilecast::sim::op::Request;
-use tilecast::tpu::lower::F32Products;
+use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
+use tilecast::{Blocks, Schedule};
 
-use super::args::{CliError, Pass, ScheduleArgs};
+use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
+use super::logits::given_blocks;
 use super::report::space;
 
 /// How products of f32 inputs are made.
@@ -50,7 +58,7 @@ pub(crate) struct Emission {
     pub(crate) schedule: Schedule,
     /// What each kernel asks for.
     pub(crate) vmem_limit_bytes: u64,
-    pub(crate) products: F32Products,
+    products: F32Products,
     /// Why the model thinks that nothing fits, if it does.
     pub(crate) misfit: Option<String>,
 }
@@ -77,7 +85,7 @@ impl Emission {
                 let limit_bytes = limit_bytes >> 10 << 10;
                 let chips = wanted.chips as usize;
                 let request = Request::new(problem, target, chips, Some(limit_bytes))?;
-                let space = space(wanted.schedule, &request);
+                let space = space(wanted.schedule, &request)?;
                 Ok::<_, CliError>((request, space))
             },
             target,
@@ -116,11 +124,195 @@ impl Emission {
         program: &Program<LinearCeKernel>,
         vmem_limit_bytes: u64,
     ) -> Result<String, CliError> {
-        let options = EmitOptions {
-            products: self.products,
-            vmem_limit_bytes: Some(vmem_limit_bytes),
-            ..EmitOptions::default()
-        };
-        emit(program, &options).map_err(CliError::invalid)
+        stablehlo(program, self.products, vmem_limit_bytes)
     }
+}
+
+fn stablehlo<K: Kernel>(
+    program: &Program<K>,
+    products: F32Products,
+    vmem_limit_bytes: u64,
+) -> Result<String, CliError> {
+    let options = EmitOptions {
+        products,
+        vmem_limit_bytes: Some(vmem_limit_bytes),
+        ..EmitOptions::default()
+    };
+    emit(program, &options).map_err(CliError::invalid)
+}
+
+/// Block sizes of a pass as they are shown.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub(crate) struct BlockSizes {
+    b: usize,
+    /// None for an op on given logits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    h: Option<usize>,
+    v: usize,
+}
+
+impl From<Blocks> for BlockSizes {
+    fn from(Blocks { b, h, v }: Blocks) -> Self {
+        Self { b, h: Some(h), v }
+    }
+}
+
+impl From<softmax::Blocks> for BlockSizes {
+    fn from(blocks: softmax::Blocks) -> Self {
+        let softmax::Blocks { b, v, .. } = blocks;
+        Self { b, h: None, v }
+    }
+}
+
+impl fmt::Display for BlockSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.h {
+            Some(h) => write!(f, "{},{h},{}", self.b, self.v),
+            None => write!(f, "{},{}", self.b, self.v),
+        }
+    }
+}
+
+/// Passes of any op, with what was chosen for them.
+#[derive(Debug)]
+pub(crate) struct OpEmission {
+    program: AnyProgram,
+    /// Of the forward pass, if it is wanted.
+    pub(crate) blocks: Option<BlockSizes>,
+    /// Of the backward pass, if it is wanted.
+    pub(crate) backward_blocks: Option<BlockSizes>,
+    /// Of the backward pass, where there are several.
+    pub(crate) strategy: Option<&'static str>,
+    /// What each kernel asks for.
+    pub(crate) vmem_limit_bytes: u64,
+    /// Why the model thinks that nothing fits, if it does.
+    pub(crate) misfit: Option<String>,
+    products: F32Products,
+}
+
+#[derive(Debug)]
+enum AnyProgram {
+    Head(Program<LinearCeKernel>),
+    Logits(Program<SoftmaxKernel>),
+}
+
+impl OpEmission {
+    /// Chooses what is not given.
+    ///
+    /// # Errors
+    /// A problem that is refused, or nothing to choose from.
+    pub(crate) fn choose(
+        op: Op,
+        args: &ProblemArgs,
+        target: &'static Target,
+        vmem_limit_kib: Option<u32>,
+        products: F32Products,
+    ) -> Result<Self, CliError> {
+        let pass = args.schedule.pass;
+        let blocks = |[forward, backward]: [BlockSizes; 2]| {
+            (
+                pass.forward().then_some(forward),
+                pass.backward().then_some(backward),
+            )
+        };
+        if op != Op::LinearCe {
+            let problem = args.on_logits(op)?;
+            let given = given_blocks(&args.schedule, Some(target))?;
+            let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+            let logits::Choice {
+                schedule,
+                vmem_limit_bytes,
+            } = logits::choose(&problem, target, given, limit_bytes)?;
+            let program = match pass {
+                Pass::Forward => problem.forward(&schedule),
+                Pass::Backward => problem.backward(&schedule),
+                Pass::Both => problem.forward_and_backward(&schedule),
+            };
+            let (blocks, backward_blocks) =
+                blocks([schedule.forward, schedule.backward].map(BlockSizes::from));
+            return Ok(Self {
+                program: AnyProgram::Logits(program?),
+                blocks,
+                backward_blocks,
+                strategy: None,
+                vmem_limit_bytes,
+                misfit: None,
+                products,
+            });
+        }
+        let emission = Emission::choose(Wanted {
+            problem: args.problem()?,
+            schedule: &args.schedule,
+            chips: args.chips,
+            target,
+            vmem_limit_kib,
+            products,
+        })?;
+        let schedule = &emission.schedule;
+        let (blocks, backward_blocks) =
+            blocks([schedule.forward, schedule.backward].map(BlockSizes::from));
+        Ok(Self {
+            program: AnyProgram::Head(emission.program(pass)?),
+            blocks,
+            backward_blocks,
+            strategy: pass.backward().then(|| schedule.strategy.name()),
+            vmem_limit_bytes: emission.vmem_limit_bytes,
+            misfit: emission.misfit,
+            products,
+        })
+    }
+
+    /// The passes as StableHLO whose kernels may use `vmem_limit_bytes`.
+    ///
+    /// # Errors
+    /// A kernel has no lowering.
+    pub(crate) fn stablehlo(&self, vmem_limit_bytes: u64) -> Result<String, CliError> {
+        match &self.program {
+            AnyProgram::Head(program) => stablehlo(program, self.products, vmem_limit_bytes),
+            AnyProgram::Logits(program) => stablehlo(program, self.products, vmem_limit_bytes),
+        }
+    }
+
+    /// Name and Mosaic text of each kernel.
+    ///
+    /// # Errors
+    /// One has no lowering.
+    pub(crate) fn kernels(&self) -> Result<Vec<(String, String)>, CliError> {
+        match &self.program {
+            AnyProgram::Head(program) => kernels(program, self.products),
+            AnyProgram::Logits(program) => kernels(program, self.products),
+        }
+    }
+
+    /// What was chosen, for a person.
+    pub(crate) fn choice(&self) -> String {
+        choice_text(self.blocks, self.backward_blocks, self.strategy)
+    }
+}
+
+fn kernels<K: Kernel>(
+    program: &Program<K>,
+    products: F32Products,
+) -> Result<Vec<(String, String)>, CliError> {
+    let launches = program.launches();
+    let kernels = launches.iter().map(|(launch, _)| {
+        let module = lower(&launch.kernel, products).map_err(CliError::invalid)?;
+        Ok((launch.kernel.spec().name().into(), module.to_pretty()))
+    });
+    kernels.collect()
+}
+
+/// Blocks and strategy, for a person.
+pub(crate) fn choice_text(
+    blocks: Option<BlockSizes>,
+    backward_blocks: Option<BlockSizes>,
+    strategy: Option<&str>,
+) -> String {
+    let forward = blocks.map(|blocks| format!("forward {blocks}"));
+    let backward = backward_blocks.map(|blocks| match strategy {
+        Some(strategy) => format!("backward {blocks} {strategy}"),
+        None => format!("backward {blocks}"),
+    });
+    let parts: Vec<String> = [forward, backward].into_iter().flatten().collect();
+    parts.join(", ")
 }

@@ -3,27 +3,30 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tilecast::core::kernels::linear_ce::LinearCeKernel;
-use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
-use tilecast::tpu::lower::{F32Products, lower};
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
-use super::emission::{Emission, ProductsArg, Wanted};
+use super::emission::{OpEmission, ProductsArg};
 use super::file::Output;
+use super::given::Given;
 use super::output::print;
 
 /// Write an op for the TPU compiler
 ///
 /// As one StableHLO module with a custom call for each kernel, which XLA compiles and runs; or as the Mosaic text of
-/// each kernel alone. Block sizes that are not given are chosen as `tune` would, leaving room for register spills.
+/// each kernel alone. Block sizes that are not given are chosen as `tune` would, leaving room for register spills; those of
+/// the ops on given logits are 256,2048.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast emit linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 \
-                  --format stablehlo --output loss.mlir"
+                  --format stablehlo --output loss.mlir\n  \
+                  tilecast emit grpo --target v6e --tokens 4096 --vocab 151936 --variant dapo --mask --in-place \\\n    \
+                  --format stablehlo --output grpo.mlir"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    given: Given,
     /// What to emit
     op: Op,
     /// TPU generation: v4, v5e, v5p, v6e, v7x
@@ -52,54 +55,58 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
+    args.given.check(args.op)?;
     let output = Output::new(&args.output)?;
-    let emission = Emission::choose(Wanted {
-        problem: args.problem.problem()?,
-        schedule: &args.problem.schedule,
-        chips: args.problem.chips,
-        target: args.target,
-        vmem_limit_kib: args.vmem_limit_kib,
-        products: args.f32_products.into(),
-    })?;
+    let emission = OpEmission::choose(
+        args.op,
+        &args.problem,
+        args.target,
+        args.vmem_limit_kib,
+        args.f32_products.into(),
+    )?;
     if let Some(reason) = &emission.misfit {
         let target = args.target.name;
         return Err(CliError::invalid(format_args!(
             "no block sizes fit {target}: {reason}; `tilecast simulate` shows why"
         )));
     }
-    let program = emission.program(args.problem.schedule.pass)?;
     let files = match args.format {
         Format::Stablehlo => {
-            let text = emission.stablehlo(&program, emission.vmem_limit_bytes)?;
+            let text = emission.stablehlo(emission.vmem_limit_bytes)?;
             output.write(|file| file.write_all(text.as_bytes()))?;
             vec![args.output.clone()]
         }
-        Format::Mosaic => write_kernels(&program, emission.products, &args.output, &output)?,
+        Format::Mosaic => write_kernels(&emission.kernels()?, &args.output, &output)?,
     };
-    print(summary(args, &emission, &files))?;
+    let files: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    print(format_args!(
+        "{} for {}: {}; VMEM limit {} KiB; {}",
+        args.op.name(),
+        args.target.name,
+        emission.choice(),
+        emission.vmem_limit_bytes >> 10,
+        files.join(", ")
+    ))?;
     Ok(Outcome::Done)
 }
 
 fn write_kernels(
-    program: &Program<LinearCeKernel>,
-    products: F32Products,
+    kernels: &[(String, String)],
     path: &Path,
     output: &Output,
 ) -> Result<Vec<PathBuf>, CliError> {
-    let launches = program.launches();
+    if let [(_, text)] = kernels {
+        output.write(|file| file.write_all(text.as_bytes()))?;
+        return Ok(vec![path.into()]);
+    }
     let mut files = Vec::new();
-    for (launch, _) in &launches {
-        let module = lower(&launch.kernel, products).map_err(CliError::invalid)?;
-        let text = module.to_pretty();
-        let write = |file: &mut dyn Write| file.write_all(text.as_bytes());
-        if launches.len() == 1 {
-            output.write(|file| write(file))?;
-            files.push(path.into());
-        } else {
-            let path = named(path, launch.kernel.spec().name());
-            Output::new(&path)?.write(|file| write(file))?;
-            files.push(path);
-        }
+    for (name, text) in kernels {
+        let path = named(path, name);
+        Output::new(&path)?.write(|file| file.write_all(text.as_bytes()))?;
+        files.push(path);
     }
     Ok(files)
 }
@@ -110,34 +117,4 @@ fn named(path: &Path, kernel: &str) -> PathBuf {
         Some(extension) => path.with_extension(format!("{kernel}.{}", extension.to_string_lossy())),
         None => path.with_extension(kernel),
     }
-}
-
-fn summary(args: &Args, emission: &Emission, files: &[PathBuf]) -> String {
-    let Emission {
-        schedule,
-        vmem_limit_bytes,
-        ..
-    } = emission;
-    let blocks = |blocks: tilecast::Blocks| format!("{},{},{}", blocks.b, blocks.h, blocks.v);
-    let files: Vec<String> = files
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
-    let pass = args.problem.schedule.pass;
-    let mut parts = Vec::new();
-    if pass.forward() {
-        parts.push(format!("forward {}", blocks(schedule.forward)));
-    }
-    if pass.backward() {
-        let strategy = schedule.strategy.name();
-        parts.push(format!("backward {} {strategy}", blocks(schedule.backward)));
-    }
-    format!(
-        "{} for {}: {}; VMEM limit {} KiB; {}",
-        args.op.name(),
-        args.target.name,
-        parts.join(", "),
-        vmem_limit_bytes >> 10,
-        files.join(", ")
-    )
 }

@@ -1,4 +1,5 @@
-//! What `linear-ce` reads: tensors by name, checked against each other before data are read.
+//! What `linear-ce` reads: tensors by name, checked against each other before data are read. [`Source`] has the
+//! checks that any op needs.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -8,7 +9,7 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::{DType, Reduction};
 
-use super::args::{CliError, LossArgs};
+use super::args::{CliError, LossArgs, Op};
 use super::tensors::{Dtype, TensorFile};
 
 /// All tensors that are read.
@@ -56,8 +57,7 @@ impl Inputs {
     /// A missing tensor, one of the wrong type or shape, a label outside the vocabulary, whatever
     /// [`LinearCe::new`] refuses.
     pub(crate) fn open(path: &Path, loss: &LossArgs) -> Result<Unread, CliError> {
-        let file = TensorFile::open(path)?;
-        let mut source = Source { file };
+        let mut source = Source::open(path, Op::LinearCe)?;
         let (x_dtype, [tokens, hidden]) = source.matrix("x", "[B, H]")?;
         let (w_dtype, [w_hidden, vocab]) = source.matrix("w", "[H, V]")?;
         if hidden != w_hidden {
@@ -81,7 +81,7 @@ impl Inputs {
             _ => source.vector("d_loss", &[&[], &[1]])?,
         };
         let problem = LinearCe::new(tokens, hidden, vocab, x_dtype, loss.options(bias, weight))?;
-        let labels = source.labels(&problem)?;
+        let labels = source.labels(tokens, "x", |labels| Ok(problem.check_labels(labels)?))?;
         Ok(Unread {
             source,
             problem,
@@ -109,7 +109,7 @@ pub(crate) struct Unread {
 impl Unread {
     /// Names in the file that mean nothing here.
     pub(crate) fn unknown_names(&self) -> Vec<String> {
-        let mut names = self.source.file.names();
+        let mut names = self.source.names();
         names.retain(|name| !NAMES.contains(&name.as_str()));
         names
     }
@@ -134,30 +134,64 @@ impl Unread {
     }
 }
 
-/// A file, with the checks of this op.
+/// A file, with the checks of an op.
 #[derive(Debug)]
-struct Source {
+pub(crate) struct Source {
     file: TensorFile,
+    op: Op,
 }
 
 impl Source {
+    /// Opens the file that an op is to read.
+    ///
+    /// # Errors
+    /// Those of [`TensorFile::open`].
+    pub(crate) fn open(path: &Path, op: Op) -> Result<Self, CliError> {
+        let file = TensorFile::open(path)?;
+        Ok(Self { file, op })
+    }
+
+    /// The names of all tensors.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.file.names()
+    }
+
+    /// Whether there is a tensor of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.file.info(name).is_some()
+    }
+
+    /// A tensor that the op needs is not there.
+    pub(crate) fn missing(&self, name: &str, hint: &str) -> CliError {
+        let names = self.names();
+        let listed: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
+        let listed = match listed[..] {
+            [] => "none".into(),
+            _ => listed.join(", "),
+        };
+        let op = self.op.name();
+        let needs = match self.op {
+            Op::LinearCe => "x, w and labels",
+            Op::LogitsCe => "logits and labels",
+            Op::Grpo => "logits, labels, advantage and old_logp",
+            Op::Entropy => "logits",
+        };
+        CliError::invalid(format_args!(
+            "tensor {name} is missing; {op} needs {needs}, the file has {listed}{hint}"
+        ))
+    }
+
     fn required(&self, name: &str) -> Result<(Dtype, &[usize]), CliError> {
         let found = self.file.info(name);
         let found = found.map(|info| (info.dtype, &info.shape[..]));
-        found.ok_or_else(|| {
-            let names = self.file.names();
-            let listed: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
-            let listed = match listed[..] {
-                [] => "none".into(),
-                _ => listed.join(", "),
-            };
-            CliError::invalid(format_args!(
-                "tensor {name} is missing; linear-ce needs x, w and labels, the file has {listed}"
-            ))
-        })
+        found.ok_or_else(|| self.missing(name, ""))
     }
 
-    fn matrix(&self, name: &str, form: &str) -> Result<(DType, [usize; 2]), CliError> {
+    /// Type and shape of a matrix of floats.
+    ///
+    /// # Errors
+    /// It is missing, or something else.
+    pub(crate) fn matrix(&self, name: &str, form: &str) -> Result<(DType, [usize; 2]), CliError> {
         let (dtype, shape) = self.required(name)?;
         let dims = <[usize; 2]>::try_from(shape).map_err(|_| {
             CliError::invalid(format_args!("{name} is {shape:?}; it must be {form}"))
@@ -170,7 +204,10 @@ impl Source {
     }
 
     /// Whether there is an f32 tensor of one of the given shapes.
-    fn vector(&self, name: &str, shapes: &[&[usize]]) -> Result<bool, CliError> {
+    ///
+    /// # Errors
+    /// There is one of another shape or type.
+    pub(crate) fn vector(&self, name: &str, shapes: &[&[usize]]) -> Result<bool, CliError> {
         let Some(info) = self.file.info(name) else {
             return Ok(false);
         };
@@ -184,36 +221,57 @@ impl Source {
         Ok(true)
     }
 
-    fn labels(&mut self, problem: &LinearCe) -> Result<Vec<i32>, CliError> {
+    /// The labels, one for each row of `rows`, checked.
+    ///
+    /// # Errors
+    /// They are missing, of another shape or type, or refused by `check`.
+    pub(crate) fn labels(
+        &mut self,
+        tokens: usize,
+        rows: &str,
+        check: impl Fn(&mut dyn Iterator<Item = i64>) -> Result<(), CliError>,
+    ) -> Result<Vec<i32>, CliError> {
         let (dtype, shape) = self.required("labels")?;
-        if shape != [problem.tokens()] {
-            let expected = format!("[{}], one for each row of x", problem.tokens());
+        if shape != [tokens] {
+            let expected = format!("[{tokens}], one for each row of {rows}");
             return Err(wrong_shape("labels", shape, expected));
         }
         match dtype {
             Dtype::I32 => {
                 let labels: Vec<i32> = self.file.read("labels")?;
-                problem.check_labels(labels.iter().map(|&label| i64::from(label)))?;
+                check(&mut labels.iter().map(|&label| i64::from(label)))?;
                 Ok(labels)
             }
             Dtype::I64 => {
                 let labels: Vec<i64> = self.file.read("labels")?;
-                problem.check_labels(labels.iter().copied())?;
-                // Columns and ignore index are i32, so what has passed the check is too.
+                check(&mut labels.iter().copied())?;
+                // Columns and ignore index are i32, so what has passed the check and counts is too.
                 Ok(labels.into_iter().map(|label| label as i32).collect())
             }
             _ => Err(wrong_type("labels", dtype, "I32 or I64")),
         }
     }
 
-    fn floats(&mut self, name: &str, dtype: DType) -> Result<Floats, CliError> {
+    /// The elements of a tensor that is there, of type `dtype`.
+    ///
+    /// # Errors
+    /// Memory is short, or the file changed.
+    pub(crate) fn floats(&mut self, name: &str, dtype: DType) -> Result<Floats, CliError> {
         Ok(match dtype {
             DType::Bf16 => Floats::Bf16(self.file.read(name)?),
             _ => Floats::F32(self.file.read(name)?),
         })
     }
 
-    fn optional<T: Pod>(&mut self, name: &str, present: bool) -> Result<Option<Vec<T>>, CliError> {
+    /// The elements of a tensor, if it is there.
+    ///
+    /// # Errors
+    /// Memory is short, or the file changed.
+    pub(crate) fn optional<T: Pod>(
+        &mut self,
+        name: &str,
+        present: bool,
+    ) -> Result<Option<Vec<T>>, CliError> {
         present.then(|| self.file.read(name)).transpose()
     }
 }

@@ -3,9 +3,7 @@
 
 use std::fs;
 
-use tilecast::Schedule;
 use tilecast::core::DType;
-use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeKernel};
 use tilecast::core::program::{Kernel, Program, Role};
 use tilecast::core::spec::Buffer;
 
@@ -14,27 +12,25 @@ use super::args::CliError;
 /// Packed operands are f32 at most.
 const PACKED_BYTES: u128 = DType::F32.size_bytes() as u128;
 
-/// Compares the memory of a run with what is free.
+/// Compares the memory of runs, one after the other, with what is free.
 ///
 /// # Errors
-/// A schedule that cannot be built, or more memory than there is.
-pub(crate) fn check(
-    problem: &LinearCe,
-    schedule: &Schedule,
+/// More memory than there is; `advice` says what needs less.
+pub(crate) fn check<'a, K: Kernel + 'a>(
+    programs: impl IntoIterator<Item = &'a Program<K>>,
     threads: usize,
-    backward: bool,
+    advice: &str,
 ) -> Result<(), CliError> {
-    let mut needed = Need::of(&problem.forward(schedule)?, threads);
-    if backward {
-        let backward = Need::of(&problem.backward(schedule)?, threads);
-        if backward.bytes() > needed.bytes() {
-            needed = backward;
-        }
-    }
+    let needs = programs
+        .into_iter()
+        .map(|program| Need::of(program, threads));
+    let Some(needed) = needs.max_by_key(Need::bytes) else {
+        return Ok(());
+    };
     match available_bytes() {
         Some(available) if needed.bytes() > available => Err(CliError::invalid(format_args!(
             "this needs {} of memory ({} of tensors, {} of intermediates, {} of blocks on {threads} threads), {} are \
-             free; use smaller blocks, fewer threads or --strategy streaming",
+             free; use {advice}",
             gib(needed.bytes()),
             gib(needed.tensors),
             gib(needed.temporaries),
@@ -57,7 +53,7 @@ struct Need {
 }
 
 impl Need {
-    fn of(program: &Program<LinearCeKernel>, threads: usize) -> Self {
+    fn of<K: Kernel>(program: &Program<K>, threads: usize) -> Self {
         let product = |dims: &[usize]| {
             let dims = dims.iter().map(|&dim| dim as u128);
             dims.fold(1, u128::saturating_mul)

@@ -2,7 +2,8 @@
 //!
 //! A command is a module with `Args`, a clap struct whose `after_help` ends in an example, and
 //! `run(&Args) -> Result<Outcome, CliError>`. What commands share is in `args` (options, errors)
-//! and `output` (standard output).
+//! and `output` (standard output); what the ops on given logits share is in `logits`, and which option
+//! belongs to which op in `given`.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -17,13 +18,16 @@ mod compile;
 mod emission;
 mod emit;
 mod file;
+mod given;
 mod inputs;
+mod logits;
 mod memory;
 mod output;
 mod random;
 mod report;
 mod run;
 mod simulate;
+mod sizes;
 mod solve;
 mod targets;
 mod tensors;

@@ -11,6 +11,7 @@ use tilecast::{Blocks, Strategy};
 
 use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
+use super::sizes::Sizes;
 
 /// What the model leaves out of every number, with the field it concerns.
 pub(crate) const NOT_PREDICTED: [(&str, &str); 2] = [
@@ -40,17 +41,20 @@ pub(crate) fn request(
 }
 
 /// What is tried: given blocks and strategy, else all.
-pub(crate) fn space(schedule: &ScheduleArgs, request: &Request) -> Space {
+///
+/// # Errors
+/// Block sizes of another op.
+pub(crate) fn space(schedule: &ScheduleArgs, request: &Request) -> Result<Space, CliError> {
     let strategies = match schedule.strategy {
         StrategyChoice(Some(strategy)) => vec![strategy],
         StrategyChoice(None) => Strategy::ALL.to_vec(),
     };
-    Space::new(
+    Ok(Space::new(
         request,
         passes(schedule.pass),
-        [schedule.blocks, schedule.backward_blocks()],
+        schedule.blocks(Sizes::of_head)?,
         &strategies,
-    )
+    ))
 }
 
 /// Whether each pass is wanted.

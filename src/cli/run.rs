@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::cpu::simd::{Level, Simd};
 use tilecast::sim::execute;
@@ -12,9 +13,12 @@ use tilecast::{Blocks, Cpu, DType, Gradient, Reduction, Schedule, Strategy};
 use super::Outcome;
 use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level, parse_target};
 use super::file::Output;
+use super::given::Given;
 use super::inputs::Inputs;
+use super::logits::{self, LogitsArgs};
 use super::memory;
 use super::output::{json_text, print, warn};
+use super::sizes::Sizes;
 use super::solve::{Results, on_cpu, on_sim, with_reference};
 use super::tensors::{self, Dtype, Tensor};
 use super::tpu::{self, TpuArgs};
@@ -25,42 +29,59 @@ use super::tpu::{self, TpuArgs};
 /// [B], bias [V], d_loss [B] ([] if reduced; ones if missing) and d_lse [B] (zeros if missing), all F32. It writes loss
 /// [B] ([] if reduced) and lse [B], F32, and dx, dw (the type of the inputs, or --grad-dtype) and dbias (F32).
 ///
+/// The other ops read logits [B,V] (F32 or BF16) and write, where a backward pass is asked for, d_logits [B,V] (their type,
+/// or --grad-dtype); vectors [B] are F32, cotangents that are missing are ones for the first and zeros for the others.
+///
+/// logits-ce reads labels [B] (I32 or I64), d_loss, d_logp, d_lse, and writes loss, logp, lse. entropy reads d_entropy
+/// and writes entropy, lse. grpo reads labels, advantage, old_logp (not with --on-policy), ref_logp (with --kl-beta), mask
+/// (zeros and ones; ones if missing), d_loss ([]; [B] with --per-token), d_logp, d_ratio, d_entropy, and writes loss
+/// (as d_loss), logp, ratio, is_clipped (0 or 1), entropy, lse.
+///
 /// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest that a
-/// TPU takes, 128,128,128, unless given. It takes at most 100000000000 multiplications, about a minute:
-/// B*H*V with --pass forward, 4*B*H*V otherwise, with B, H and V rounded up to whole blocks.
+/// TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute:
+/// B*H*V with --pass forward, 4*B*H*V otherwise, with B, H and V rounded up to whole blocks. Of the ops on given logits it
+/// takes at most 1000000000 reads of a logit: B*V with --pass forward, 2*B*V otherwise, likewise.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast run linear-ce --backend cpu --input head.safetensors --output gradients.safetensors \\\n    \
                   --reduction mean --ignore-index -100\n  \
-                  tilecast run linear-ce --backend sim --input small.safetensors --output interpreted.safetensors --target v5e"
+                  tilecast run linear-ce --backend sim --input small.safetensors --output interpreted.safetensors --target v5e\n  \
+                  tilecast run logits-ce --backend cpu --input logits.safetensors --output loss.safetensors --temperature 0.7\n  \
+                  tilecast run grpo --backend cpu --input policy.safetensors --output loss.safetensors --variant dr_grpo \\\n    \
+                  --sequence-length 1024 --clip-high 0.28 --kl-beta 0.04\n  \
+                  tilecast run entropy --backend cpu --input logits.safetensors --output entropy.safetensors --blocks 64,2048"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    given: Given,
     /// What to compute
-    op: Op,
+    pub(crate) op: Op,
     /// What computes it: this machine's vector units; its TPU; an interpreter of the Mosaic text that the TPU compiler
     /// would get, for small problems; or the obvious f64 loop
     #[arg(long)]
-    backend: Backend,
+    pub(crate) backend: Backend,
     /// Tensors to read
     #[arg(long, value_name = "FILE")]
-    input: PathBuf,
+    pub(crate) input: PathBuf,
     /// Where to write results; replaced as a whole, or not touched on an error
     #[arg(long, value_name = "FILE")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// Print one JSON document
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     #[command(flatten)]
-    loss: LossArgs,
+    pub(crate) loss: LossArgs,
     #[command(flatten)]
-    schedule: ScheduleArgs,
+    pub(crate) logits: LogitsArgs,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleArgs,
     /// Streaming: columns of the vocabulary whose delta is held at once, at most [default: chosen]
     #[arg(long, help_heading = "Schedule", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     chunk_columns: Option<u32>,
     #[command(flatten)]
-    machine: MachineArgs,
+    pub(crate) machine: MachineArgs,
     #[command(flatten)]
-    interpreter: InterpreterArgs,
+    pub(crate) interpreter: InterpreterArgs,
     #[command(flatten)]
     tpu: TpuArgs,
 }
@@ -68,7 +89,7 @@ pub(crate) struct Args {
 /// Options of the backend cpu.
 #[derive(clap::Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Backend cpu")]
-struct MachineArgs {
+pub(crate) struct MachineArgs {
     /// Number of threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS), allow_negative_numbers = true)]
     threads: Option<u16>,
@@ -80,18 +101,25 @@ struct MachineArgs {
 /// Options of the backend sim.
 #[derive(clap::Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Backend sim")]
-struct InterpreterArgs {
+pub(crate) struct InterpreterArgs {
     /// TPU generation whose rules for blocks and VMEM hold: v4, v5e, v5p, v6e, v7x [default: v5e]
     #[arg(long, value_name = "T", value_parser = parse_target)]
     target: Option<&'static Target>,
     /// Take the steps along parallel grid axes in the order of this seed [default: one after the other]
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 impl InterpreterArgs {
-    fn target(&self) -> &'static Target {
+    pub(crate) fn target(&self) -> &'static Target {
         self.target.unwrap_or_else(default_target)
+    }
+
+    pub(crate) fn options(&self) -> execute::Options {
+        execute::Options {
+            parallel_order: self.seed,
+            ..execute::Options::default()
+        }
     }
 }
 
@@ -99,7 +127,7 @@ impl InterpreterArgs {
 const MAX_THREADS: i64 = 1024;
 
 impl MachineArgs {
-    fn cpu(&self) -> Result<Cpu, CliError> {
+    pub(crate) fn cpu(&self) -> Result<Cpu, CliError> {
         let mut cpu = Cpu::new();
         if let Some(level) = self.level {
             let simd = Simd::with_level(level).ok_or_else(|| {
@@ -120,14 +148,15 @@ impl MachineArgs {
 
 impl Args {
     /// The default of a backend, with what was asked for in its place.
-    fn schedule(&self, chosen: Schedule) -> Schedule {
-        Schedule {
-            forward: self.schedule.blocks.unwrap_or(chosen.forward),
-            backward: self.schedule.backward_blocks().unwrap_or(chosen.backward),
+    fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
+        let [forward, backward] = self.schedule.blocks(Sizes::of_head)?;
+        Ok(Schedule {
+            forward: forward.unwrap_or(chosen.forward),
+            backward: backward.unwrap_or(chosen.backward),
             strategy: self.schedule.strategy.0.unwrap_or(chosen.strategy),
             chunk_columns: (self.chunk_columns).map_or(chosen.chunk_columns, |n| n as usize),
             ..chosen
-        }
+        })
     }
 
     /// Options of a backend that is not the one that runs would be without effect.
@@ -161,18 +190,44 @@ impl Args {
 }
 
 /// Where kernels ran.
-enum Place {
+pub(crate) enum Place {
     Cpu(Cpu),
     Sim(InterpreterArgs),
     Tpu,
 }
 
+impl Place {
+    pub(crate) fn cpu(&self) -> Option<&Cpu> {
+        match self {
+            Self::Cpu(cpu) => Some(cpu),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn interpreter(&self) -> Option<&InterpreterArgs> {
+        match self {
+            Self::Sim(interpreter) => Some(interpreter),
+            _ => None,
+        }
+    }
+
+    /// For a person, behind the name of the backend.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Cpu(cpu) => format!(" ({}, threads {})", cpu.level(), cpu.thread_count()),
+            Self::Sim(interpreter) => format!(" ({})", interpreter.target()),
+            Self::Tpu => String::new(),
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
-    let Op::LinearCe = args.op;
+    args.given.check(args.op)?;
     args.check_backend()?;
-    let text = match args.backend {
-        Backend::Tpu => args.tpu.in_worker(|| compute(args))?,
-        _ => compute(args)?,
+    let text = match (args.op, args.backend) {
+        (Op::LinearCe, Backend::Tpu) => args.tpu.in_worker(|| compute(args))?,
+        (Op::LinearCe, _) => compute(args)?,
+        (Op::LogitsCe | Op::Grpo | Op::Entropy, _) => logits::run::compute(args)?,
     };
     print(text)?;
     Ok(Outcome::Done)
@@ -192,23 +247,20 @@ fn compute(args: &Args) -> Result<String, CliError> {
     let problem = unread.problem;
     let (inputs, results, kernels) = match args.backend {
         Backend::Cpu => {
-            let schedule = args.schedule(Schedule::for_cache(&problem, &cpu.cache()));
-            memory::check(&problem, &schedule, cpu.thread_count(), backward)?;
+            let schedule = args.schedule(Schedule::for_cache(&problem, &cpu.cache()))?;
+            check_memory(&problem, &schedule, cpu.thread_count(), backward)?;
             let inputs = unread.read()?;
             let results = on_cpu(&inputs, schedule, &cpu, backward)?;
             (inputs, results, Some((schedule, Place::Cpu(cpu))))
         }
         Backend::Sim => {
             let target = args.interpreter.target();
-            let schedule = args.schedule(smallest_schedule(target, Strategy::Streaming));
+            let schedule = args.schedule(smallest_schedule(target, Strategy::Streaming))?;
             // Refused before data are read.
             Interpretation::new(&problem, &schedule, backward)?.check(target)?;
-            memory::check(&problem, &schedule, 1, backward)?;
+            check_memory(&problem, &schedule, 1, backward)?;
             let inputs = unread.read()?;
-            let options = execute::Options {
-                parallel_order: args.interpreter.seed,
-                ..execute::Options::default()
-            };
+            let options = args.interpreter.options();
             let results = on_sim(&inputs, &schedule, &options, backward)?;
             (
                 inputs,
@@ -222,6 +274,8 @@ fn compute(args: &Args) -> Result<String, CliError> {
             (inputs, results, Some((schedule, Place::Tpu)))
         }
         Backend::Reference => {
+            // As the other backends do, though nothing is cut up.
+            args.schedule.blocks(Sizes::of_head)?;
             let inputs = unread.read()?;
             let results = with_reference(&inputs, backward);
             (inputs, results, None)
@@ -238,6 +292,22 @@ fn compute(args: &Args) -> Result<String, CliError> {
         true => json_text(&report.json()),
         false => report.line(),
     })
+}
+
+fn check_memory(
+    problem: &LinearCe,
+    schedule: &Schedule,
+    threads: usize,
+    backward: bool,
+) -> Result<(), CliError> {
+    let forward = problem.forward(schedule)?;
+    let backward = backward.then(|| problem.backward(schedule)).transpose()?;
+    let advice = "smaller blocks, fewer threads or --strategy streaming";
+    memory::check(
+        [Some(&forward), backward.as_ref()].into_iter().flatten(),
+        threads,
+        advice,
+    )
 }
 
 /// The results that were asked for.
@@ -304,13 +374,8 @@ impl Report<'_> {
 
     fn line(&self) -> String {
         let problem = &self.inputs.problem;
-        let place = match &self.kernels {
-            Some((_, Place::Cpu(cpu))) => {
-                format!(" ({}, threads {})", cpu.level(), cpu.thread_count())
-            }
-            Some((_, Place::Sim(interpreter))) => format!(" ({})", interpreter.target()),
-            Some((_, Place::Tpu)) | None => String::new(),
-        };
+        let place = self.kernels.as_ref();
+        let place = place.map_or_else(String::new, |(_, place)| place.text());
         let loss = match self.args.loss.reduction {
             Reduction::None => "mean loss",
             Reduction::Sum => "sum of losses",
@@ -339,11 +404,11 @@ impl Report<'_> {
         let dtype: fn(DType) -> &'static str = DType::name;
         let blocks = |blocks: Blocks| json!({ "b": blocks.b, "h": blocks.h, "v": blocks.v });
         let schedule = self.kernels.as_ref().map(|(schedule, _)| schedule);
-        let (cpu, interpreter) = match &self.kernels {
-            Some((_, Place::Cpu(cpu))) => (Some(cpu), None),
-            Some((_, Place::Sim(interpreter))) => (None, Some(interpreter)),
-            Some((_, Place::Tpu)) | None => (None, None),
-        };
+        let place = self.kernels.as_ref().map(|(_, place)| place);
+        let (cpu, interpreter) = (
+            place.and_then(Place::cpu),
+            place.and_then(Place::interpreter),
+        );
         json!({
             "op": self.args.op.name(),
             "backend": self.args.backend.name(),

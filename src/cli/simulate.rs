@@ -11,6 +11,7 @@ use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     NOT_PREDICTED, assumptions, blocks_text, count_text, headline, headroom, outcome, request,
@@ -27,6 +28,8 @@ use super::report::{
                   tilecast simulate linear-ce --target v4 --tokens 65536 --hidden 512 --vocab 128256 --blocks 1024,512,1024"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    given: Given,
     /// What to simulate
     op: Op,
     /// TPU generation: v4, v5e, v5p, v6e, v7x
@@ -43,8 +46,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
+    args.op.require_head("simulate")?;
+    args.given.check(args.op)?;
     let request = request(&args.problem, args.target, args.vmem_limit_kib)?;
-    let rows = tune(&request, &space(&args.problem.schedule, &request), || ())
+    let rows = tune(&request, &space(&args.problem.schedule, &request)?, || ())
         .map_err(CliError::invalid)?;
     let row = rows
         .first()

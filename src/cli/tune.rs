@@ -15,6 +15,7 @@ use tilecast::sim::{Verdict, bytes_text};
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
 use super::file::Output;
+use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     NOT_PREDICTED, assumptions, blocks_json, blocks_text, count_text, headline, headroom,
@@ -31,6 +32,8 @@ use super::report::{
                   tilecast tune linear-ce --target v5p,v6e --tokens 8192 --hidden 4096 --vocab 128256 --csv tried.csv"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    given: Given,
     /// What to tune
     op: Op,
     /// TPU generations, separated by commas: v4, v5e, v5p, v6e, v7x
@@ -64,6 +67,8 @@ struct Tuned {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
+    args.op.require_head("tune")?;
+    args.given.check(args.op)?;
     let mut targets = args.target.clone();
     targets.sort_by_key(|target| target.generation);
     targets.dedup_by_key(|target| target.generation);
@@ -71,7 +76,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let planned = (targets.into_iter())
         .map(|target| {
             let request = request(&args.problem, target, args.vmem_limit_kib)?;
-            Ok((request, space(&args.problem.schedule, &request)))
+            let space = space(&args.problem.schedule, &request)?;
+            Ok((request, space))
         })
         .collect::<Result<Vec<_>, CliError>>()?;
     let tuned = sweep(planned)?;

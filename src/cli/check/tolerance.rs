@@ -36,11 +36,11 @@ use tilecast::core::kernels::linear_ce::{LinearCe, reference};
 use tilecast::sim::interpretation::delta_operand_dtype;
 use tilecast::{DType, Reduction, Strategy};
 
-const U: f64 = 1.0 / (1 << 24) as f64;
+pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
 const E: f64 = 8.0 * U;
 /// Half the distance of bf16 numbers at 1.
-const BF16: f64 = 1.0 / (1 << 8) as f64;
-const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
+pub(super) const BF16: f64 = 1.0 / (1 << 8) as f64;
+pub(super) const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 
 /// `g(n)`
 fn sum_of(terms: usize) -> f64 {

@@ -5,9 +5,6 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
-use tilecast::Blocks;
-use tilecast::core::kernels::linear_ce::LinearCeKernel;
-use tilecast::core::program::Program;
 use tilecast::tpu::mosaic::Module;
 use tilecast::tpu::pjrt::{
     CompileOptions, ENVIRONMENT, Executable, Kernel, OutOfMemory, PjrtError, Plugin, Topology,
@@ -15,10 +12,10 @@ use tilecast::tpu::pjrt::{
 use tilecast::tpu::stablehlo::wrap;
 
 use super::Args;
-use super::report::{Arrays, BlockSizes, HbmReport, KernelReport, Report, Status};
+use super::report::{Arrays, HbmReport, KernelReport, Report, Status};
 use crate::cli::Outcome;
-use crate::cli::args::{CliError, Pass};
-use crate::cli::emission::{Emission, Wanted};
+use crate::cli::args::CliError;
+use crate::cli::emission::OpEmission;
 use crate::cli::output::print_json;
 use crate::cli::tpu::cannot_load;
 use crate::cli::worker::{Ended, in_worker};
@@ -70,11 +67,7 @@ enum Source {
     /// A kernel, wrapped, and the arrays it was given.
     Mosaic(String, Arrays),
     /// An op.
-    Op {
-        emission: Box<Emission>,
-        pass: Pass,
-        program: Box<Program<LinearCeKernel>>,
-    },
+    Op(Box<OpEmission>),
 }
 
 impl Source {
@@ -85,25 +78,20 @@ impl Source {
         if let Some(path) = &args.mosaic {
             return Self::kernel(path, args.outputs);
         }
-        let (Some(problem), Some(_)) = (&args.problem.0, args.op) else {
+        let (Some(problem), Some(op)) = (&args.problem.0, args.op) else {
             return Err(CliError::invalid(
                 "give an op with its shape, --mosaic or --stablehlo",
             ));
         };
-        let emission = Emission::choose(Wanted {
-            problem: problem.problem()?,
-            schedule: &problem.schedule,
-            chips: problem.chips,
-            target: args.target,
-            vmem_limit_kib: args.vmem_limit_kib,
-            products: args.f32_products.into(),
-        })?;
-        let pass = problem.schedule.pass;
-        Ok(Self::Op {
-            program: Box::new(emission.program(pass)?),
-            pass,
-            emission: Box::new(emission),
-        })
+        args.given.check(op)?;
+        let emission = OpEmission::choose(
+            op,
+            problem,
+            args.target,
+            args.vmem_limit_kib,
+            args.f32_products.into(),
+        )?;
+        Ok(Self::Op(Box::new(emission)))
     }
 
     fn kernel(path: &Path, outputs: Option<usize>) -> Result<Self, CliError> {
@@ -132,41 +120,34 @@ impl Source {
         Ok(match self {
             Self::StableHlo(module) => module.clone(),
             Self::Mosaic(text, _) => text.clone().into_bytes(),
-            Self::Op {
-                emission, program, ..
-            } => {
+            Self::Op(emission) => {
                 let limit = vmem_limit_bytes.unwrap_or(emission.vmem_limit_bytes);
-                emission.stablehlo(program, limit)?.into_bytes()
+                emission.stablehlo(limit)?.into_bytes()
             }
         })
     }
 
     /// Adds what was chosen or taken for granted.
     fn describe(&self, report: Report) -> Report {
-        let sizes = |Blocks { b, h, v }| BlockSizes { b, h, v };
         match self {
             Self::StableHlo(_) => report,
             Self::Mosaic(_, arrays) => Report {
                 arrays: Some(arrays.clone()),
                 ..report
             },
-            Self::Op { emission, pass, .. } => {
-                let schedule = &emission.schedule;
-                let backward = pass.backward();
-                Report {
-                    blocks: pass.forward().then(|| sizes(schedule.forward)),
-                    backward_blocks: backward.then(|| sizes(schedule.backward)),
-                    strategy: backward.then(|| schedule.strategy.name().into()),
-                    ..report
-                }
-            }
+            Self::Op(emission) => Report {
+                blocks: emission.blocks,
+                backward_blocks: emission.backward_blocks,
+                strategy: emission.strategy.map(Into::into),
+                ..report
+            },
         }
     }
 
     /// The limit in force for a kernel that has none of its own and none in the options.
     fn own_limit_bytes(&self) -> Option<u64> {
         match self {
-            Self::Op { emission, .. } => Some(emission.vmem_limit_bytes),
+            Self::Op(emission) => Some(emission.vmem_limit_bytes),
             _ => None,
         }
     }

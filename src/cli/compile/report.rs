@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Args;
 use crate::cli::args::CliError;
+use crate::cli::emission::{BlockSizes, choice_text};
 use crate::cli::output::{number, print, table};
 
 /// What the compiler says.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub(super) struct Report {
-    /// `null` for a file, as are blocks and strategy.
+    /// `null` for a file, as are blocks and strategy; an op on given logits has no strategy either.
     pub(super) op: Option<String>,
     pub(super) target: String,
     pub(super) status: Status,
@@ -40,13 +41,6 @@ pub(super) enum Status {
     VmemOom,
     HbmOom,
     Error,
-}
-
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
-pub(super) struct BlockSizes {
-    pub(super) b: usize,
-    pub(super) h: usize,
-    pub(super) v: usize,
 }
 
 /// Types as StableHLO writes them.
@@ -137,20 +131,8 @@ impl Report {
     /// What was chosen or taken for granted.
     fn print_what(&self) -> Result<(), CliError> {
         if let Some(op) = &self.op {
-            let shown = |blocks: BlockSizes| format!("{},{},{}", blocks.b, blocks.h, blocks.v);
-            let mut parts = Vec::new();
-            parts.extend(
-                self.blocks
-                    .map(|blocks| format!("forward {}", shown(blocks))),
-            );
-            let strategy = self.strategy.as_deref().unwrap_or_default();
-            let backward = self.backward_blocks.map(shown);
-            parts.extend(backward.map(|blocks| format!("backward {blocks} {strategy}")));
-            print(format_args!(
-                "{op} for {}: {}",
-                self.target,
-                parts.join(", ")
-            ))?;
+            let choice = choice_text(self.blocks, self.backward_blocks, self.strategy.as_deref());
+            print(format_args!("{op} for {}: {choice}", self.target))?;
         }
         if let Some(arrays) = &self.arrays {
             print(format_args!("reads {}", arrays.inputs.join(", ")))?;

@@ -13,7 +13,12 @@ fn document(line: &str) -> Value {
     let words = ["simulate"].into_iter().chain(line.split(' '));
     let Line { args } = Line::try_parse_from(words).unwrap();
     let request = request(&args.problem, args.target, args.vmem_limit_kib).unwrap();
-    let rows = tune(&request, &space(&args.problem.schedule, &request), || ()).unwrap();
+    let rows = tune(
+        &request,
+        &space(&args.problem.schedule, &request).unwrap(),
+        || (),
+    )
+    .unwrap();
     Simulation::new(args.op, &request, &rows[0])
         .unwrap()
         .document()

@@ -17,7 +17,8 @@ fn tuned(line: &str) -> Vec<Tuned> {
     let args = args(line);
     let planned = args.target.iter().map(|&target| {
         let request = request(&args.problem, target, args.vmem_limit_kib).unwrap();
-        (request, space(&args.problem.schedule, &request))
+        let space = space(&args.problem.schedule, &request).unwrap();
+        (request, space)
     });
     sweep(planned.collect()).unwrap()
 }

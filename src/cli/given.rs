@@ -1,0 +1,106 @@
+//! Which options belong to which op.
+//!
+//! All ops share their commands, so clap takes any option for any op. One that an op does not have would be without
+//! effect; it is refused here.
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
+
+use super::args::{CliError, Op};
+
+/// The ops that have an option; one that is not listed is an option of all.
+const OF_SOME: [(&str, &[Op]); 27] = [
+    ("hidden", &[Op::LinearCe]),
+    ("bias", &[Op::LinearCe]),
+    ("weight", &[Op::LinearCe]),
+    ("chips", &[Op::LinearCe]),
+    ("soft_cap", &[Op::LinearCe]),
+    ("reduction", &[Op::LinearCe]),
+    ("delta_dtype", &[Op::LinearCe]),
+    ("strategy", &[Op::LinearCe]),
+    ("chunk_columns", &[Op::LinearCe]),
+    ("f32_products", &[Op::LinearCe]),
+    ("z_loss", &[Op::LinearCe, Op::LogitsCe]),
+    ("label_smoothing", &[Op::LinearCe, Op::LogitsCe]),
+    ("ignore_index", &[Op::LinearCe, Op::LogitsCe]),
+    ("temperature", &Op::ON_LOGITS),
+    ("in_place", &Op::ON_LOGITS),
+    ("mask", &[Op::Grpo]),
+    ("variant", &[Op::Grpo]),
+    ("ratio", &[Op::Grpo]),
+    ("clip_low", &[Op::Grpo]),
+    ("clip_high", &[Op::Grpo]),
+    ("clip_two_sided", &[Op::Grpo]),
+    ("kl_beta", &[Op::Grpo]),
+    ("on_policy", &[Op::Grpo]),
+    ("sequence_length", &[Op::Grpo]),
+    ("max_length", &[Op::Grpo]),
+    ("tokens_in_batch", &[Op::Grpo]),
+    ("per_token", &[Op::Grpo]),
+];
+
+/// The options of [`OF_SOME`] that were given.
+///
+/// Other parts of a command take their values out of what clap has found, so this is to be the first.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Given(Vec<&'static str>);
+
+impl Given {
+    /// Refuses what `op` does not have.
+    ///
+    /// # Errors
+    /// The first such option, and the ops that have it.
+    pub(crate) fn check(&self, op: Op) -> Result<(), CliError> {
+        let foreign = |&&(name, ops): &&(&str, &[Op])| self.0.contains(&name) && !ops.contains(&op);
+        let Some((name, ops)) = OF_SOME.iter().find(foreign) else {
+            return Ok(());
+        };
+        let ops: Vec<_> = ops.iter().map(|op| op.name()).collect();
+        Err(CliError::invalid(format_args!(
+            "--{} is an option of {}; {} does not have it",
+            name.replace('_', "-"),
+            ops.join(", "),
+            op.name()
+        )))
+    }
+}
+
+impl clap::FromArgMatches for Given {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |name: &&str| {
+            let known = matches.try_contains_id(name).unwrap_or(false);
+            known && matches.value_source(name) == Some(ValueSource::CommandLine)
+        };
+        let names = OF_SOME.iter().map(|(name, _)| *name);
+        Ok(Self(names.filter(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        Self::from_arg_matches(matches).map(|new| *self = new)
+    }
+}
+
+impl clap::Args for Given {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_of_another_op_is_named_with_its_ops() {
+        let given = Given(vec!["z_loss"]);
+        assert!(given.check(Op::LogitsCe).is_ok());
+        assert_eq!(
+            given.check(Op::Entropy).unwrap_err().to_string(),
+            "--z-loss is an option of linear-ce, logits-ce; entropy does not have it"
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! `run` of an op on given logits.
+
+use serde_json::json;
+use tilecast::Cpu;
+use tilecast::core::kernels::logits_op::LogitsOp;
+use tilecast::core::kernels::softmax::{Blocks, Schedule};
+use tilecast::sim::execute::{Array, Data};
+use tilecast::sim::interpretation::{Interpretation, logits::smallest_schedule};
+
+use super::inputs::Inputs;
+use super::solve::{Results, on_cpu, on_sim, with_reference};
+use super::{given_blocks, schedule};
+use crate::cli::args::{Backend, CliError};
+use crate::cli::file::Output;
+use crate::cli::memory;
+use crate::cli::output::{json_text, warn};
+use crate::cli::run::{Args, Place};
+use crate::cli::tensors::{self, Dtype, Tensor};
+
+/// Reads, computes and writes; what is returned is for standard output.
+pub(crate) fn compute(args: &Args) -> Result<String, CliError> {
+    let cpu = args.machine.cpu()?;
+    let output = Output::new(&args.output)?;
+    let unread = Inputs::open(&args.input, args.op, &args.loss, &args.logits)?;
+    for name in unread.unknown_names() {
+        let op = args.op.name();
+        warn(format_args!(
+            "tensor {name} is not one that {op} reads with these options"
+        ));
+    }
+    let backward = args.schedule.pass.backward();
+    let op = unread.op;
+    let (results, kernels) = match args.backend {
+        Backend::Cpu => {
+            let chosen = Schedule::for_cache(op.logits(), cpu.thread_count(), cpu.cache().bytes);
+            let schedule = schedule(given_blocks(&args.schedule, None)?, chosen);
+            check_memory(&op, &schedule, cpu.thread_count(), backward)?;
+            let results = on_cpu(&unread.read()?, &schedule, &cpu, backward)?;
+            (results, Some((schedule, Place::Cpu(cpu))))
+        }
+        Backend::Sim => {
+            let target = args.interpreter.target();
+            let given = given_blocks(&args.schedule, Some(target))?;
+            let schedule = schedule(given, smallest_schedule(target));
+            // Refused before data are read.
+            Interpretation::of_logits(&op, &schedule, backward)?.check(target)?;
+            check_memory(&op, &schedule, 1, backward)?;
+            let options = args.interpreter.options();
+            let results = on_sim(&unread.read()?, &schedule, &options, backward)?;
+            (results, Some((schedule, Place::Sim(args.interpreter))))
+        }
+        Backend::Reference => {
+            // As the other backends do, though nothing is cut up.
+            given_blocks(&args.schedule, None)?;
+            (with_reference(&unread.read()?, backward)?, None)
+        }
+        Backend::Tpu => {
+            return Err(CliError::invalid(format_args!(
+                "--backend tpu is not available for {} yet, only for linear-ce; `tilecast emit` writes it for XLA",
+                args.op.name()
+            )));
+        }
+    };
+    let report = Report {
+        args,
+        op: &op,
+        results: &results,
+        kernels,
+    };
+    tensors::write(&output, report.tensors())?;
+    Ok(match args.json {
+        true => json_text(&report.json()),
+        false => report.line(),
+    })
+}
+
+fn check_memory(
+    op: &LogitsOp,
+    schedule: &Schedule,
+    threads: usize,
+    backward: bool,
+) -> Result<(), CliError> {
+    let forward = op.forward(schedule)?;
+    let backward = backward.then(|| op.backward(schedule)).transpose()?;
+    let programs = [Some(&forward), backward.as_ref()];
+    memory::check(
+        programs.into_iter().flatten(),
+        threads,
+        "smaller blocks or fewer threads",
+    )
+}
+
+/// What was done, and how long it took.
+struct Report<'a> {
+    args: &'a Args,
+    op: &'a LogitsOp,
+    results: &'a Results,
+    /// How the kernels were cut up and where they ran; none for the reference.
+    kernels: Option<(Schedule, Place)>,
+}
+
+impl Report<'_> {
+    /// The results that were asked for. A loss that is one number is a scalar.
+    fn tensors(&self) -> Vec<Tensor<'_>> {
+        let mut found = Vec::new();
+        if self.args.schedule.pass.forward() {
+            found.extend(self.results.forward.iter().map(|(name, array)| {
+                let reduced = matches!(self.op, LogitsOp::Grpo(op) if !op.options().per_token);
+                let shape = match *name == "loss" && reduced {
+                    true => &[],
+                    false => array.dims(),
+                };
+                tensor(name, array, shape)
+            }));
+        }
+        let d_logits = self.results.d_logits.as_ref();
+        found.extend(d_logits.map(|array| tensor("d_logits", array, array.dims())));
+        found
+    }
+
+    /// The name of what the op is for, and its mean.
+    fn mean(&self) -> (&'static str, f64) {
+        let name = self.op.differentiable()[0];
+        let found = self.results.forward.iter().find(|(of, _)| *of == name);
+        let values = found.map_or_else(Vec::new, |(_, array)| array.to_f32());
+        let sum: f64 = values.iter().copied().map(f64::from).sum();
+        (name, sum / values.len() as f64)
+    }
+
+    fn tokens_per_s(&self) -> f64 {
+        let time_s = self.results.forward_s + self.results.backward_s.unwrap_or(0.0);
+        self.op.logits().tokens() as f64 / time_s
+    }
+
+    fn line(&self) -> String {
+        let logits = self.op.logits();
+        let place = self.kernels.as_ref();
+        let place = place.map_or_else(String::new, |(_, place)| place.text());
+        let backward = match self.results.backward_s {
+            Some(time_s) => format!(", backward {time_s:.4} s"),
+            None => String::new(),
+        };
+        let (name, mean) = self.mean();
+        format!(
+            "{} on {}{place}: B={} V={} {}: mean {name} {mean:.6}, forward {:.4} s{backward}, {:.0} tokens/s",
+            self.args.op.name(),
+            self.args.backend.name(),
+            logits.tokens(),
+            logits.vocab(),
+            logits.dtype(),
+            self.results.forward_s,
+            self.tokens_per_s(),
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let logits = self.op.logits();
+        let blocks = |Blocks { b, v, .. }| json!({ "b": b, "v": v });
+        let schedule = self.kernels.as_ref().map(|(schedule, _)| schedule);
+        let place = self.kernels.as_ref().map(|(_, place)| place);
+        let (cpu, interpreter) = (
+            place.and_then(Place::cpu),
+            place.and_then(Place::interpreter),
+        );
+        let (name, mean) = self.mean();
+        json!({
+            "op": self.args.op.name(),
+            "backend": self.args.backend.name(),
+            "dtype": logits.dtype().name(),
+            "grad_dtype": logits.grad_dtype().name(),
+            "shape": { "tokens": logits.tokens(), "vocab": logits.vocab() },
+            "level": cpu.map(|cpu| cpu.level().name()),
+            "threads": cpu.map(Cpu::thread_count),
+            "target": interpreter.map(|interpreter| interpreter.target().name),
+            "seed": interpreter.and_then(|interpreter| interpreter.seed),
+            "blocks": schedule.map(|schedule| blocks(schedule.forward)),
+            "backward_blocks": schedule.map(|schedule| blocks(schedule.backward)),
+            name: mean,
+            "forward_s": self.results.forward_s,
+            "backward_s": self.results.backward_s,
+            "tokens_per_s": self.tokens_per_s(),
+        })
+    }
+}
+
+fn tensor<'a>(name: &'static str, array: &'a Array, shape: &[usize]) -> Tensor<'a> {
+    let (dtype, bytes) = match array.data() {
+        Data::F32(data) => (Dtype::F32, bytemuck::cast_slice(data)),
+        Data::Bf16(data) => (Dtype::BF16, bytemuck::cast_slice(data)),
+        Data::I32(data) => (Dtype::I32, bytemuck::cast_slice(data)),
+    };
+    Tensor {
+        name,
+        dtype,
+        shape: shape.to_vec(),
+        bytes,
+    }
+}

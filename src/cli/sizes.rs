@@ -1,0 +1,106 @@
+//! `--blocks`: sizes of one op or of another.
+
+use tilecast::Blocks;
+
+use super::args::CliError;
+
+/// Block sizes as they are given, `b,h,v` or `b,v`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sizes {
+    /// Along tokens, hidden and vocabulary.
+    Three([usize; 3]),
+    /// Along tokens and vocabulary.
+    Two([usize; 2]),
+}
+
+impl Sizes {
+    /// Blocks of the fused head.
+    ///
+    /// # Errors
+    /// There are two.
+    pub(crate) fn of_head(self) -> Result<Blocks, CliError> {
+        match self {
+            Self::Three([b, h, v]) => Ok(Blocks { b, h, v }),
+            Self::Two(_) => Err(CliError::invalid(
+                "--blocks and --backward-blocks of linear-ce: 2 numbers; give three, for tokens, hidden and \
+                 vocabulary: 128,512,1024",
+            )),
+        }
+    }
+
+    /// Time block and block size of an op on given logits.
+    ///
+    /// # Errors
+    /// There are three.
+    pub(crate) fn of_logits(self) -> Result<[usize; 2], CliError> {
+        match self {
+            Self::Two(sizes) => Ok(sizes),
+            Self::Three(_) => Err(CliError::invalid(
+                "--blocks and --backward-blocks of an op on given logits: 3 numbers; give two, for tokens and \
+                 vocabulary (the time block and the block size): 128,2048",
+            )),
+        }
+    }
+}
+
+/// `b,h,v` or `b,v`
+///
+/// # Errors
+/// What is wrong, and with which number.
+pub(crate) fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let size = |name: &str, text: &str| match text.parse::<u32>() {
+        Ok(size @ 1..=MAX_BLOCK) => Ok(size as usize),
+        _ => Err(format!(
+            "block size {name} is `{text}`; it must be a whole number from 1 to {MAX_BLOCK}"
+        )),
+    };
+    match parts[..] {
+        [b, h, v] => Ok(Sizes::Three([size("b", b)?, size("h", h)?, size("v", v)?])),
+        [b, v] => Ok(Sizes::Two([size("b", b)?, size("v", v)?])),
+        _ => Err(format!(
+            "{} numbers; give three, for tokens, hidden and vocabulary: 128,512,1024; or two, for tokens and \
+             vocabulary, of an op on given logits: 128,2048",
+            parts.len()
+        )),
+    }
+}
+
+/// The largest dimension there is.
+const MAX_BLOCK: u32 = i32::MAX as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_the_head_are_three_numbers() {
+        let blocks = |text| parse_sizes(text).and_then(|s| s.of_head().map_err(|e| e.to_string()));
+        assert_eq!(blocks("8, 16,32").unwrap(), Blocks { b: 8, h: 16, v: 32 });
+        for (text, error) in [
+            ("8,16", "2 numbers; give three"),
+            ("8", "1 numbers; give three"),
+            ("8,16,32,64", "4 numbers; give three"),
+            (
+                "8,0,32",
+                "block size h is `0`; it must be a whole number from 1 to 2147483647",
+            ),
+            ("8,16,2147483648", "block size v is `2147483648`"),
+            ("a,16,32", "block size b is `a`"),
+        ] {
+            assert!(blocks(text).unwrap_err().contains(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_logits_are_two_numbers() {
+        assert_eq!(parse_sizes("8,512").unwrap().of_logits().unwrap(), [8, 512]);
+        let refused = parse_sizes("8,16,512").unwrap().of_logits().unwrap_err();
+        assert!(refused.to_string().contains("3 numbers; give two"));
+        assert!(
+            parse_sizes("8,0")
+                .unwrap_err()
+                .contains("block size v is `0`")
+        );
+    }
+}
