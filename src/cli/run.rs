@@ -40,7 +40,7 @@ use super::tpu::{self, TpuArgs};
 /// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest that a
 /// TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute:
 /// B*H*V with --pass forward, 4*B*H*V otherwise, with B, H and V rounded up to whole blocks. Of the ops on given logits it
-/// takes at most 1000000000 reads of a logit: B*V with --pass forward, 2*B*V otherwise, likewise.
+/// takes at most 500000000 reads of a logit: B*V with --pass forward, 2*B*V otherwise, likewise.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast run linear-ce --backend cpu --input head.safetensors --output gradients.safetensors \\\n    \

@@ -4,6 +4,7 @@ mod answers;
 mod compiler;
 mod files;
 mod hostile;
+mod logits;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -58,9 +59,13 @@ fn help_of_every_command_ends_in_an_example_of_it() {
             "{command}: {example}"
         );
     }
-    let limit = tilecast::sim::interpretation::MULTIPLICATION_LIMIT.to_string();
     let ran = tilecast(here(), ["run", "--help"]);
-    assert!(ran.stdout.contains(&limit), "{}", ran.stdout);
+    for limit in [
+        tilecast::sim::interpretation::MULTIPLICATION_LIMIT,
+        tilecast::sim::interpretation::logits::LOGIT_LIMIT,
+    ] {
+        assert!(ran.stdout.contains(&limit.to_string()), "{}", ran.stdout);
+    }
     let ran = tilecast(here(), ["--help"]);
     let (_, example) = ran.stdout.rsplit_once("Example").expect("tilecast --help");
     assert!(example.contains("tilecast "), "{example}");
@@ -127,6 +132,25 @@ fn check_holds_for_several_seeds() {
         for case in cases {
             let checks = case["checks"].as_array().unwrap();
             assert!(checks.len() >= 5, "{case}");
+        }
+    }
+}
+
+#[test]
+fn check_takes_the_ops_on_logits() {
+    for (op, cases) in [("logits-ce", 24), ("grpo", 30), ("entropy", 16)] {
+        let ran = tilecast(here(), ["check", op, "--seed", "2", "--json"]);
+        let json = ran.json();
+        assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        assert_eq!((&json["op"], &json["passed"]), (&op.into(), &true.into()));
+        let found = json["cases"].as_array().unwrap();
+        assert!(found.len() >= cases, "{op}: {}", found.len());
+        for case in found {
+            let checks = case["checks"].as_array().unwrap();
+            let names: Vec<_> = checks.iter().map(|check| &check["name"]).collect();
+            for name in ["lse", "d_logits", "differences"] {
+                assert!(names.contains(&&name.into()), "{case}");
+            }
         }
     }
 }

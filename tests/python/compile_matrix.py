@@ -2,7 +2,7 @@
 
     compile_matrix.py --tilecast PATH --libtpu FILE [--filter TEXT] [--jobs N]
 
-A cell is a target, a pass or backward strategy, a type and a shape; block sizes are those the library chooses. Each is
+A cell is an op, a target, a pass or backward strategy, a type and a shape; block sizes are those the library chooses. Each is
 emitted as StableHLO and compiled ahead of time, without a TPU, by `tilecast compile` (built with the feature `pjrt`).
 One line per cell: VMEM used by its kernels, the limit they ask for, seconds. Exit code 1 if any cell does not compile.
 """
@@ -19,16 +19,31 @@ import tempfile
 TARGETS = ["v4", "v5e", "v5p", "v6e", "v7x"]
 PARTS = {
     "forward": ["--pass", "forward"],
+    "backward": ["--pass", "backward"],
     "combined": ["--pass", "backward", "--strategy", "combined"],
     "streaming": ["--pass", "backward", "--strategy", "streaming"],
 }
 DTYPES = ["bf16", "f32"]
-SHAPES = [
+# Every option that adds to a kernel.
+OPTIONS = {
+    "linear-ce": [],
+    "logits-ce": ["--label-smoothing", "0.1", "--z-loss", "1e-4", "--ignore-index=-100", "--temperature", "0.7"],
+    "grpo": ["--mask", "--kl-beta", "0.04", "--clip-two-sided", "3", "--temperature", "0.7"],
+    "entropy": ["--temperature", "0.7"],
+}
+HEAD_PARTS = ["forward", "combined", "streaming"]
+HEAD_SHAPES = [
     (8192, 4096, 128256),
     (8192, 1536, 151936),
     (4096, 2048, 151643),
     (2048, 512, 32768),
     (1000, 768, 50257),
+]
+LOGITS_PARTS = ["forward", "backward"]
+# Without a hidden size.
+LOGITS_SHAPES = [
+    (4096, None, 151936),
+    (2048, None, 151643),
 ]
 
 
@@ -36,19 +51,21 @@ def run(command):
     return subprocess.run(command, capture_output=True, text=True, timeout=3000)
 
 
-def name(target, part, dtype, shape):
+def name(op, target, part, dtype, shape):
     tokens, hidden, vocab = shape
-    return f"{target:4} {part:9} {dtype:4} B={tokens} H={hidden} V={vocab}"
+    hidden = "" if hidden is None else f" H={hidden}"
+    return f"{op:9} {target:4} {part:9} {dtype:4} B={tokens}{hidden} V={vocab}"
 
 
 def emit(options, cell, module):
     """Writes the module of a cell: its blocks, and what went wrong."""
-    target, part, dtype, shape = cell
-    tokens, hidden, vocab = map(str, shape)
+    op, target, part, dtype, (tokens, hidden, vocab) = cell
     emitted = run(
-        [options.tilecast, "emit", "linear-ce", "--target", target, "--tokens", tokens, "--hidden", hidden]
-        + ["--vocab", vocab, "--dtype", dtype, "--format", "stablehlo", "--output", module]
+        [options.tilecast, "emit", op, "--target", target, "--tokens", str(tokens), "--vocab", str(vocab)]
+        + ([] if hidden is None else ["--hidden", str(hidden)])
+        + ["--dtype", dtype, "--format", "stablehlo", "--output", module]
         + PARTS[part]
+        + OPTIONS[op]
     )
     if emitted.returncode != 0:
         return None, emitted.stderr.strip()
@@ -57,7 +74,7 @@ def emit(options, cell, module):
 
 def effort(cell, blocks):
     """Grows with the time to compile a cell: the multiply-adds its products unroll, of which exact f32 has six passes."""
-    _, part, dtype, _ = cell
+    _, _, part, dtype, _ = cell
     sides = re.search(r"(\d+),(\d+),(\d+)", blocks or "")
     macs = math.prod(map(int, sides.groups())) if sides else 0
     return macs * (6 if dtype == "f32" else 1) * (1 if part == "forward" else 2)
@@ -68,7 +85,7 @@ def compile_cell(options, cell, module, blocks, problem):
     title = name(*cell)
     if problem is not None:
         return False, f"FAIL  {title}  emit: {problem}"
-    command = [options.tilecast, "compile", "--stablehlo", module, "--target", cell[0], "--libtpu", options.libtpu, "--json"]
+    command = [options.tilecast, "compile", "--stablehlo", module, "--target", cell[1], "--libtpu", options.libtpu, "--json"]
     try:
         compiled = run(command)
     except subprocess.TimeoutExpired as late:
@@ -93,10 +110,11 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     cells = [
-        (target, part, dtype, shape)
+        (op, target, part, dtype, shape)
+        for op in OPTIONS
         for dtype in DTYPES
-        for shape in SHAPES
-        for part in PARTS
+        for shape in (HEAD_SHAPES if op == "linear-ce" else LOGITS_SHAPES)
+        for part in (HEAD_PARTS if op == "linear-ce" else LOGITS_PARTS)
         for target in TARGETS
     ]
     words = options.filter.split()
