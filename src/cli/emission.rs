@@ -192,7 +192,7 @@ pub(crate) struct OpEmission {
 
 #[derive(Debug)]
 enum AnyProgram {
-    Head(Program<LinearCeKernel>),
+    Head(Box<Emission>, Program<LinearCeKernel>),
     Logits(Program<SoftmaxKernel>),
 }
 
@@ -248,17 +248,18 @@ impl OpEmission {
             vmem_limit_kib,
             products,
         })?;
+        let program = emission.program(pass)?;
         let schedule = &emission.schedule;
         let (blocks, backward_blocks) =
             blocks([schedule.forward, schedule.backward].map(BlockSizes::from));
         Ok(Self {
-            program: AnyProgram::Head(emission.program(pass)?),
             blocks,
             backward_blocks,
             strategy: pass.backward().then(|| schedule.strategy.name()),
             vmem_limit_bytes: emission.vmem_limit_bytes,
-            misfit: emission.misfit,
+            misfit: emission.misfit.clone(),
             products,
+            program: AnyProgram::Head(emission.into(), program),
         })
     }
 
@@ -268,7 +269,7 @@ impl OpEmission {
     /// A kernel has no lowering.
     pub(crate) fn stablehlo(&self, vmem_limit_bytes: u64) -> Result<String, CliError> {
         match &self.program {
-            AnyProgram::Head(program) => stablehlo(program, self.products, vmem_limit_bytes),
+            AnyProgram::Head(emission, program) => emission.stablehlo(program, vmem_limit_bytes),
             AnyProgram::Logits(program) => stablehlo(program, self.products, vmem_limit_bytes),
         }
     }
@@ -279,7 +280,7 @@ impl OpEmission {
     /// One has no lowering.
     pub(crate) fn kernels(&self) -> Result<Vec<(String, String)>, CliError> {
         match &self.program {
-            AnyProgram::Head(program) => kernels(program, self.products),
+            AnyProgram::Head(_, program) => kernels(program, self.products),
             AnyProgram::Logits(program) => kernels(program, self.products),
         }
     }

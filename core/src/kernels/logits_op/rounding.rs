@@ -119,7 +119,8 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
         let error = RowErrors::new(row);
         lse.push(error.lse);
         if !counts(i) {
-            (loss.push(0.0), logp.push(0.0));
+            loss.push(0.0);
+            logp.push(0.0);
             continue;
         }
         let z = row.z[inputs.labels[i] as usize];
@@ -135,7 +136,7 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
     }
     let coefficients = |i: usize| {
         let g = |d: &[f64]| if counts(i) { d[i] } else { 0.0 };
-        let (g, g_logp, g_lse) = (g(&cotangents[0]), g(&cotangents[1]), cotangents[2][i]);
+        let (g, g_logp, g_lse) = (g(cotangents[0]), g(cotangents[1]), cotangents[2][i]);
         let slope = 1.0 + 2.0 * zl * rows[i].lse;
         let sizes = g.abs() * (1.0 + 2.0 * zl * rows[i].lse.abs()) + g_logp.abs() + g_lse.abs();
         let through_lse = 2.0 * zl * g.abs() * RowErrors::new(&rows[i]).lse;
