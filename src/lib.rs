@@ -2,7 +2,7 @@
 //!
 //! The main op of this version is the fused linear softmax cross-entropy: the loss of a language-model
 //! head, with gradients, without ever storing the `tokens x vocabulary` logits. For logits that are
-//! there already, [`logits_ce`] reads them once in each direction.
+//! there already, [`logits_ce`] and [`entropy`] read them once in each direction.
 //!
 //! ```
 //! use tilecast::{Cotangents, Matrix, Reduction, linear_ce};
@@ -29,6 +29,7 @@
 //! what they need and how long they take on a TPU, and [`tpu`] writes them for its compiler.
 #![forbid(unsafe_code)]
 
+pub mod entropy;
 mod linear_ce;
 mod logits;
 pub mod logits_ce;

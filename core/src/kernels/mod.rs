@@ -1,5 +1,6 @@
 //! The kernels, one folder per op; `softmax` holds what the ops on given logits share.
 
+pub mod entropy;
 pub mod linear_ce;
 pub mod logits_ce;
 pub mod softmax;
