@@ -2,7 +2,7 @@
 //!
 //! The main op of this version is the fused linear softmax cross-entropy: the loss of a language-model
 //! head, with gradients, without ever storing the `tokens x vocabulary` logits. For logits that are
-//! there already, [`logits_ce`] and [`entropy`] read them once in each direction.
+//! there already, [`logits_ce`], [`entropy`] and [`grpo`] read them once in each direction.
 //!
 //! ```
 //! use tilecast::{Cotangents, Matrix, Reduction, linear_ce};
@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod entropy;
+pub mod grpo;
 mod linear_ce;
 mod logits;
 pub mod logits_ce;
