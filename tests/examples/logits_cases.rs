@@ -15,14 +15,19 @@ use tilecast_tests::OnCpu;
 use tilecast_tests::logits::{Case, Column, Op};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::args().nth(1).ok_or("usage: logits_cases FOLDER")?;
+    let folder = std::env::args()
+        .nth(1)
+        .ok_or("usage: logits_cases FOLDER")?;
     let folder = Path::new(&folder);
     fs::create_dir_all(folder)?;
     let mut records = Vec::new();
     for (i, case) in cases().into_iter().enumerate() {
         records.push(write(folder, i, &case)?);
     }
-    fs::write(folder.join("cases.json"), format!("[\n{}\n]\n", records.join(",\n")))?;
+    fs::write(
+        folder.join("cases.json"),
+        format!("[\n{}\n]\n", records.join(",\n")),
+    )?;
     println!("{} cases in {}", records.len(), folder.display());
     Ok(())
 }

@@ -118,66 +118,95 @@ pub(super) struct Online<'a, T, const MOMENT: bool> {
     pub(super) scale: f32,
 }
 
+/// Four vectors of running sums over one maximum. A type, because a closure would not be inlined into the
+/// function that has the instruction set.
+#[derive(Clone, Copy)]
+struct Running<V> {
+    max: V,
+    sums: [V; 4],
+    moments: [V; 4],
+}
+
+impl<V: Vector> Running<V> {
+    #[inline(always)]
+    fn push<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T], scale: V) {
+        let mut z = [scale; 4];
+        for (i, z) in z.iter_mut().enumerate() {
+            *z = T::load::<V>(isa, &x[i * V::LANES..]).mul(scale);
+        }
+        // `Vector::max` takes its second operand where either is NaN, so that no NaN is left; it shows in
+        // the sum.
+        let max = self.max;
+        let largest = (z[0].max(max).max(z[1].max(max))).max(z[2].max(max).max(z[3].max(max)));
+        if V::any(max.less_than(largest)) {
+            self.raise::<MOMENT>(isa, V::splat(isa, largest.largest()));
+        }
+        for (i, z) in z.into_iter().enumerate() {
+            let exponent = z.sub(self.max);
+            let e = math::exp(isa, exponent);
+            self.sums[i] = self.sums[i].add(e);
+            if MOMENT {
+                let exponent = V::splat(isa, LEAST_EXPONENT).max(exponent);
+                self.moments[i] = e.mul_add(exponent, self.moments[i]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, max: V) {
+        let down = self.max.sub(max);
+        let factor = math::exp(isa, down);
+        // Where the factor is 0 the difference may be infinite.
+        let down = V::splat(isa, LEAST_EXPONENT).max(down);
+        for (sum, moment) in self.sums.iter_mut().zip(&mut self.moments) {
+            if MOMENT {
+                *moment = sum.mul_add(down, *moment).mul(factor);
+            }
+            *sum = sum.mul(factor);
+        }
+        self.max = max;
+    }
+}
+
+#[inline(always)]
+fn total<V: Vector>(parts: [V; 4]) -> f32 {
+    parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
+}
+
 impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
     type Output = Statistics;
 
     #[inline(always)]
     fn run<V: Vector>(self, isa: V::Isa) -> Statistics {
         let Self { before, x, scale } = self;
-        let c = |value| V::splat(isa, value);
-        let scale = c(scale);
-        // A finite start: z - m of an absent element must not be NaN.
-        let mut max = c(before.max.max(f32::MIN));
-        let (mut sums, mut moments) = ([c(0.0); 4], [c(0.0); 4]);
-        let mut chunks = x.chunks_exact(4 * V::LANES);
-        let mut step = |z: [V; 4]| {
-            // `Vector::max` takes its second operand where either is NaN, so that no NaN is left; it
-            // shows in the sum.
-            let largest = (z[0].max(max).max(z[1].max(max))).max(z[2].max(max).max(z[3].max(max)));
-            if V::any(max.less_than(largest)) {
-                let new = c(largest.largest());
-                let down = max.sub(new);
-                let factor = math::exp(isa, down);
-                // Where the factor is 0 the difference may be infinite.
-                let down = c(LEAST_EXPONENT).max(down);
-                for (sum, moment) in sums.iter_mut().zip(&mut moments) {
-                    if MOMENT {
-                        *moment = sum.mul_add(down, *moment).mul(factor);
-                    }
-                    *sum = sum.mul(factor);
-                }
-                max = new;
-            }
-            for i in 0..4 {
-                let exponent = z[i].sub(max);
-                let e = math::exp(isa, exponent);
-                sums[i] = sums[i].add(e);
-                if MOMENT {
-                    let exponent = c(LEAST_EXPONENT).max(exponent);
-                    moments[i] = e.mul_add(exponent, moments[i]);
-                }
-            }
+        let zero = V::splat(isa, 0.0);
+        let scale = V::splat(isa, scale);
+        let mut running = Running {
+            // A finite start: z - m of an absent element must not be NaN.
+            max: V::splat(isa, before.max.max(f32::MIN)),
+            sums: [zero; 4],
+            moments: [zero; 4],
         };
+        let mut chunks = x.chunks_exact(4 * V::LANES);
         for x in &mut chunks {
-            let load = |i: usize| T::load::<V>(isa, &x[i * V::LANES..]).mul(scale);
-            step([load(0), load(1), load(2), load(3)]);
+            running.push::<T, MOMENT>(isa, x, scale);
         }
         let rest = chunks.remainder();
         if !rest.is_empty() {
             let mut padded = [T::ABSENT; 4 * MOST_LANES];
             padded[..rest.len()].copy_from_slice(rest);
-            let load = |i: usize| T::load::<V>(isa, &padded[i * V::LANES..]).mul(scale);
-            step([load(0), load(1), load(2), load(3)]);
+            running.push::<T, MOMENT>(isa, &padded, scale);
         }
-        let total = |parts: [V; 4]| parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum();
-        let (sum, moment) = (total(sums), total(moments));
-        let max = max.largest();
-        let found = match sum {
-            // Nothing but absent elements.
-            0.0 => Statistics::NONE,
-            _ => Statistics { max, sum, moment },
+        let found = Statistics {
+            max: running.max.largest(),
+            sum: total(running.sums),
+            moment: total(running.moments),
         };
-        before.merge(found)
+        match found.sum {
+            // Nothing but absent elements.
+            0.0 => before,
+            _ => before.merge(found),
+        }
     }
 }
 
@@ -237,6 +266,23 @@ pub(super) struct MapStored<'a, O, T, M> {
     pub(super) map: M,
 }
 
+/// Four vectors side by side: the exponential is one long chain of dependent instructions.
+#[inline(always)]
+fn map_four<V: Vector, O: Element, T: Element, M: Map>(
+    isa: V::Isa,
+    out: &mut [O],
+    x: &[T],
+    map: M,
+) {
+    let mut vectors = [V::splat(isa, 0.0); 4];
+    for (i, vector) in vectors.iter_mut().enumerate() {
+        *vector = map.apply(isa, T::load::<V>(isa, &x[i * V::LANES..]));
+    }
+    for (i, vector) in vectors.into_iter().enumerate() {
+        O::store(vector, &mut out[i * V::LANES..]);
+    }
+}
+
 impl<O: Element, T: Element, M: Map> Kernel for MapStored<'_, O, T, M> {
     type Output = ();
 
@@ -246,24 +292,15 @@ impl<O: Element, T: Element, M: Map> Kernel for MapStored<'_, O, T, M> {
         let mut four_out = out.chunks_exact_mut(4 * V::LANES);
         let four_x = x.chunks_exact(4 * V::LANES);
         let rest = four_x.remainder();
-        let four = |x: &[T]| -> [V; 4] {
-            // Four side by side: the exponential is one long chain of dependent instructions.
-            let load = |i: usize| map.apply(isa, T::load::<V>(isa, &x[i * V::LANES..]));
-            [load(0), load(1), load(2), load(3)]
-        };
         for (out, x) in (&mut four_out).zip(four_x) {
-            for (i, vector) in four(x).into_iter().enumerate() {
-                O::store(vector, &mut out[i * V::LANES..]);
-            }
+            map_four::<V, O, T, M>(isa, out, x, map);
         }
         let out = four_out.into_remainder();
         if !out.is_empty() {
             let mut padded = [T::ABSENT; 4 * MOST_LANES];
             padded[..rest.len()].copy_from_slice(rest);
             let mut results = [O::ABSENT; 4 * MOST_LANES];
-            for (i, vector) in four(&padded).into_iter().enumerate() {
-                O::store(vector, &mut results[i * V::LANES..]);
-            }
+            map_four::<V, O, T, M>(isa, &mut results, &padded, map);
             out.copy_from_slice(&results[..out.len()]);
         }
     }
