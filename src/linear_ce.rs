@@ -54,7 +54,7 @@ pub enum Error {
     Problem(#[from] LinearCeError),
     /// The same, of an op on logits.
     #[error(transparent)]
-    Logits(#[from] LogitsError),
+    Logits(Box<LogitsError>),
     /// A slice cannot be the array it is said to be.
     #[error(transparent)]
     Array(#[from] ArrayError),
@@ -73,6 +73,12 @@ pub enum Error {
         /// Its value.
         expected: String,
     },
+}
+
+impl From<LogitsError> for Error {
+    fn from(error: LogitsError) -> Self {
+        Self::Logits(Box::new(error))
+    }
 }
 
 /// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then

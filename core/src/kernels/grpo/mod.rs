@@ -2,8 +2,8 @@
 //!
 //! Inputs are logits `x [B,V]`, labels `[B]` (the sampled tokens), an advantage per token `[B]` (that of
 //! its sequence, for most recipes), and optionally the log-probabilities that the sampling policy
-//! (`old_logp [B]`) and a reference policy (`ref_logp [B]`) gave the labels, and a mask `[B]` of 0 and
-//! 1. Tokens are sequences of equal length `L`, one after the other: `B = S L`, and token `t` of
+//! (`old_logp [B]`) and a reference policy (`ref_logp [B]`) gave the labels, and a mask `[B]` of zeros
+//! and ones. Tokens are sequences of equal length `L`, one after the other: `B = S L`, and token `t` of
 //! sequence `s` is row `s L + t`. What is padding has mask 0.
 //!
 //! # Per token
