@@ -1,7 +1,8 @@
 //! Write a training kernel once; run it on the CPU, emit it for TPU, know beforehand whether it fits.
 //!
-//! The op of this version is the fused linear softmax cross-entropy: the loss of a language-model
-//! head, with gradients, without ever storing the `tokens x vocabulary` logits.
+//! The main op of this version is the fused linear softmax cross-entropy: the loss of a language-model
+//! head, with gradients, without ever storing the `tokens x vocabulary` logits. For logits that are
+//! there already, [`logits_ce`], [`entropy`] and [`grpo`] read them once in each direction.
 //!
 //! ```
 //! use tilecast::{Cotangents, Matrix, Reduction, linear_ce};
@@ -28,7 +29,11 @@
 //! what they need and how long they take on a TPU, and [`tpu`] writes them for its compiler.
 #![forbid(unsafe_code)]
 
+pub mod entropy;
+pub mod grpo;
 mod linear_ce;
+mod logits;
+pub mod logits_ce;
 
 pub use linear_ce::{
     Cotangents, Error, Forward, Gradient, Gradients, GradientsMut, LinearCe, Matrix, linear_ce,

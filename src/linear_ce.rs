@@ -6,13 +6,14 @@ use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
     self as kernel, LinearCeError, Options, Reduction, Schedule,
 };
+use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
 use tilecast_cpu::{Cpu, CpuError};
 
 /// A borrowed matrix, f32 or bf16, of any strides.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
-    array: ArrayRef<'a>,
+    pub(crate) array: ArrayRef<'a>,
 }
 
 impl<'a> Matrix<'a> {
@@ -51,6 +52,9 @@ pub enum Error {
     /// Shapes, options or labels are invalid.
     #[error(transparent)]
     Problem(#[from] LinearCeError),
+    /// The same, of an op on logits.
+    #[error(transparent)]
+    Logits(Box<LogitsError>),
     /// A slice cannot be the array it is said to be.
     #[error(transparent)]
     Array(#[from] ArrayError),
@@ -69,6 +73,12 @@ pub enum Error {
         /// Its value.
         expected: String,
     },
+}
+
+impl From<LogitsError> for Error {
+    fn from(error: LogitsError) -> Self {
+        Self::Logits(Box::new(error))
+    }
 }
 
 /// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then
@@ -137,14 +147,14 @@ pub enum Gradient {
 }
 
 impl Gradient {
-    fn zeros(dtype: DType, len: usize) -> Self {
+    pub(crate) fn zeros(dtype: DType, len: usize) -> Self {
         match dtype {
             DType::Bf16 => Self::Bf16(vec![bf16::ZERO; len]),
             _ => Self::F32(vec![0.0; len]),
         }
     }
 
-    fn as_array(&mut self, dims: &[usize]) -> Result<ArrayMut<'_>, ArrayError> {
+    pub(crate) fn as_array(&mut self, dims: &[usize]) -> Result<ArrayMut<'_>, ArrayError> {
         match self {
             Self::F32(data) => ArrayMut::new(&mut data[..], dims),
             Self::Bf16(data) => ArrayMut::new(&mut data[..], dims),
@@ -410,7 +420,7 @@ impl<'a> LinearCe<'a> {
     }
 }
 
-fn vector<'a, T>(data: &'a [T]) -> Result<ArrayRef<'a>, ArrayError>
+pub(crate) fn vector<'a, T>(data: &'a [T]) -> Result<ArrayRef<'a>, ArrayError>
 where
     &'a [T]: Into<Data<'a>>,
 {

@@ -7,7 +7,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use tilecast_core::DType;
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable};
 
@@ -15,6 +14,7 @@ use crate::buffers::{
     Block, Elements, InputTile, LocalTile, Masks, Output, Storage, Vector, VectorWindow,
 };
 use crate::panels::Panels;
+use crate::simd::Statistics;
 use crate::tiles::{CpuTiles, Slot};
 use crate::{Cpu, CpuError};
 
@@ -53,6 +53,13 @@ pub(crate) fn launch<K: Kernel + Sync>(
             .fold(first, Result::and)
     })
 }
+
+/// Statistics that no kernel may use before it resets them.
+const POISONED: Statistics = Statistics {
+    max: f32::NAN,
+    sum: f32::NAN,
+    moment: f32::NAN,
+};
 
 struct Worker<'s, 'a> {
     tiles: CpuTiles<'s, 'a>,
@@ -203,13 +210,13 @@ fn slot<'s, 'a>(
             columns: shape[1],
             output: None,
         }),
-        Buffer::Scratch { shape, .. } => Slot::Vector(Vector {
-            elements: Elements::poisoned(DType::F32, shape[0]),
+        Buffer::Scratch { dtype, shape, .. } => Slot::Vector(Vector {
+            elements: Elements::poisoned(*dtype, shape[0]),
             window: None,
         }),
-        Buffer::Stats { rows } => Slot::Stats {
-            max: vec![f32::NAN; *rows],
-            sum: vec![f32::NAN; *rows],
+        Buffer::Stats { rows, entropy } => Slot::Stats {
+            rows: vec![POISONED; *rows],
+            entropy: *entropy,
         },
         Buffer::Semaphore => Slot::Semaphore,
     }

@@ -44,7 +44,7 @@ pub(crate) fn run<K: Kernel + Sync>(
                 let found = inputs.iter().find(|(name, _)| *name == array.name);
                 Storage::Input(found.ok_or_else(missing)?.1.clone())
             }
-            Role::Output => {
+            Role::Output | Role::InPlace => {
                 let named = |output: &&mut Option<(&str, ArrayMut<'_>)>| {
                     output.as_ref().is_some_and(|(name, _)| *name == array.name)
                 };
@@ -114,7 +114,7 @@ fn steps<K: Kernel + Sync>(
                 for start in (0..len).step_by(STRIP) {
                     let mut strip = [0.0; STRIP];
                     let strip = &mut strip[..STRIP.min(len - start)];
-                    evaluate(cpu.simd, value, &Arrays { arrays, start }, strip);
+                    evaluate(cpu.simd, value, &Arrays { arrays, start, len }, strip);
                     arrays[to.index()].write(|array| {
                         for (i, value) in strip.iter().enumerate() {
                             set(array, &[start + i], *value);
@@ -123,12 +123,16 @@ fn steps<K: Kernel + Sync>(
                 }
             }
             Step::Total { from, to } => {
-                // f64: the sum of a million losses must not lose the last ones.
-                let sum: f64 = arrays[from.index()].read(|array| {
-                    let len = array.dims()[0];
-                    (0..len).map(|i| f64::from(get(array, &[i]))).sum()
-                });
-                arrays[to.index()].write(|array| set(array, &[0], sum as f32));
+                let groups = arrays[to.index()].read(|array| array.dims()[0]);
+                for group in 0..groups {
+                    // f64: the sum of a million losses must not lose the last ones.
+                    let sum: f64 = arrays[from.index()].read(|array| {
+                        let len = array.dims()[0] / groups;
+                        let elements = group * len..(group + 1) * len;
+                        elements.map(|i| f64::from(get(array, &[i]))).sum()
+                    });
+                    arrays[to.index()].write(|array| set(array, &[group], sum as f32));
+                }
             }
             Step::Gather { from, to } => gather(&arrays[from.index()], &arrays[to.index()]),
         }
@@ -211,20 +215,18 @@ fn set(array: &mut ArrayMut<'_>, index: &[usize], value: f32) {
     }
 }
 
-/// Whole arrays as leaves; one of a single element stands for every element.
+/// Whole arrays as leaves; each element of a shorter one stands for a group of elements.
 struct Arrays<'t, 'a> {
     arrays: &'t [Storage<'a>],
     start: usize,
+    /// Elements of the result.
+    len: usize,
 }
 
 impl Arrays<'_, '_> {
     /// Which element of a vector stands at position `i` of the strip.
     fn element(&self, array: &ArrayRef<'_>, i: usize) -> usize {
-        if array.dims() == [1] {
-            0
-        } else {
-            self.start + i
-        }
+        (self.start + i) / (self.len / array.dims()[0])
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 
+use half::bf16;
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
 use tilecast_core::spec::{AxisId, KernelSpec};
 use tilecast_core::view::{
     BufferId, Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile,
@@ -20,7 +21,7 @@ use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::{Key, Panels};
-use crate::simd::{Binary, Simd, Values};
+use crate::simd::{Binary, Simd, SoftmaxDelta, Statistics, Values, ValuesMut};
 
 /// A buffer of a kernel, in one thread.
 #[derive(Debug)]
@@ -29,7 +30,10 @@ pub(crate) enum Slot<'s, 'a> {
     Local(LocalTile<'s, 'a>),
     Vector(Vector<'s, 'a>),
     Hbm(&'s Storage<'a>),
-    Stats { max: Vec<f32>, sum: Vec<f32> },
+    Stats {
+        rows: Vec<Statistics>,
+        entropy: bool,
+    },
     Semaphore,
 }
 
@@ -183,21 +187,86 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         self.panels[tile.buffer.index()].invalidate();
     }
 
-    /// Runs `body` on the f32 rows of a tile of the kernel's own.
-    fn for_rows(&self, tile: &Tile<i64>, mut body: impl FnMut(usize, &mut [f32])) {
+    /// Hands row `row` of a tile to `body` in pieces, with the column at which each starts: in one, as
+    /// it lies in memory; what is masked, overhangs or has gaps, and everything if `strips`, in copies
+    /// of at most a strip. In between `body` may write to the tile only if it gets strips.
+    fn pieces(
+        &self,
+        tile: &Tile<i64>,
+        row: usize,
+        strips: bool,
+        mut body: impl FnMut(usize, Values<'_>),
+    ) {
+        let whole = part(tile);
+        let wanted = Part {
+            row: whole.row + row,
+            rows: 1,
+            ..whole
+        };
+        let mut at_once = |values: Values<'_>, layout: gemm::Layout| {
+            let len = layout.valid_rows * layout.valid_columns;
+            if len == 0 || layout.column_stride != 1 && len > 1 {
+                return 0;
+            }
+            let range = layout.offset..layout.offset + len;
+            body(0, values.range(range));
+            len
+        };
+        let done = match &*self.slots[tile.buffer.index()].borrow() {
+            _ if strips => 0,
+            Slot::Input(window) => window
+                .array
+                .read(|array| at_once(values(array.data), window.layout(array, &wanted))),
+            Slot::Local(local) => at_once(values(local.elements.as_data()), local.layout(&wanted)),
+            _ => panic!("{} is not a tile", self.name(tile.buffer)),
+        };
+        let mut strip = [0.0_f32; STRIP];
+        for column in (done..whole.columns).step_by(STRIP) {
+            let strip = &mut strip[..STRIP.min(whole.columns - column)];
+            self.read_row(tile, row, column, strip);
+            body(column, Values::F32(strip));
+        }
+    }
+
+    /// Hands elements of row `row` of a tile of the kernel's own to `body`, from `column` on.
+    fn pieces_mut(
+        &self,
+        tile: &Tile<i64>,
+        row: usize,
+        column: usize,
+        len: usize,
+        body: impl FnOnce(ValuesMut<'_>),
+    ) {
         let part = part(tile);
         let mut local = self.local(tile.buffer);
-        let columns = local.columns;
-        let Elements::F32(data) = &mut local.elements else {
-            panic!("{} is not f32", self.name(tile.buffer));
+        let start = (part.row + row) * local.columns + part.column + column;
+        body(match &mut local.elements {
+            Elements::F32(data) => ValuesMut::F32(&mut data[start..start + len]),
+            Elements::Bf16(data) => ValuesMut::Bf16(&mut data[start..start + len]),
+            Elements::I32(_) => panic!("{} holds integers", self.name(tile.buffer)),
+        });
+    }
+
+    /// Runs `body` on the running statistics of the rows of `stats`.
+    fn with_stats<R>(
+        &self,
+        stats: &Stats<i64>,
+        body: impl FnOnce(&mut [Statistics], bool) -> R,
+    ) -> R {
+        let Slot::Stats { rows, entropy } = &mut *self.slot(stats.buffer) else {
+            panic!("{} is not statistics", self.name(stats.buffer));
         };
-        let rows = data
-            .chunks_exact_mut(columns)
-            .skip(part.row)
-            .take(part.rows);
-        for (r, row) in rows.enumerate() {
-            body(r, &mut row[part.column..][..part.columns]);
-        }
+        body(&mut rows[range(&stats.span)], *entropy)
+    }
+
+    /// `out[r] = value` of the statistics of row `r`.
+    fn finish(&self, out: &Rows<i64>, stats: &Stats<i64>, value: fn(&Statistics) -> f32) {
+        self.with_stats(stats, |stats, _| {
+            let mut vector = self.vector(out.buffer);
+            for (out, stats) in vector[range(&out.span)].iter_mut().zip(stats) {
+                *out = value(stats);
+            }
+        });
     }
 
     fn is_bf16(&self, buffer: BufferId) -> bool {
@@ -390,6 +459,25 @@ impl TileOps for CpuTiles<'_, '_> {
         }
     }
 
+    fn copy_rows(&self, out: impl Into<Rows<i64>>, rows: impl Into<Rows<i64>>) {
+        let (out, rows) = (out.into(), rows.into());
+        match (
+            &*self.slots[rows.buffer.index()].borrow(),
+            &mut *self.slot(out.buffer),
+        ) {
+            (Slot::Vector(from), Slot::Vector(to)) => match (&from.elements, &mut to.elements) {
+                (Elements::F32(from), Elements::F32(to)) => {
+                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
+                }
+                (Elements::I32(from), Elements::I32(to)) => {
+                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
+                }
+                _ => panic!("{} has another type", self.name(out.buffer)),
+            },
+            _ => panic!("{} is not a vector", self.name(out.buffer)),
+        }
+    }
+
     fn row_sum(
         &self,
         out: impl Into<Rows<i64>>,
@@ -439,48 +527,31 @@ impl TileOps for CpuTiles<'_, '_> {
     }
 
     fn reset_logsumexp(&self, stats: impl Into<Stats<i64>>) {
-        let stats = stats.into();
-        let Slot::Stats { max, sum } = &mut *self.slot(stats.buffer) else {
-            panic!("{} is not statistics", self.name(stats.buffer));
-        };
-        max[range(&stats.span)].fill(f32::NEG_INFINITY);
-        sum[range(&stats.span)].fill(0.0);
+        self.with_stats(&stats.into(), |stats, _| stats.fill(Statistics::NONE));
     }
 
-    fn online_logsumexp(&self, stats: impl Into<Stats<i64>>, tile: impl Into<Tile<i64>>) {
-        let stats = stats.into();
-        let mut slot = self.slot(stats.buffer);
-        let Slot::Stats { max, sum } = &mut *slot else {
-            panic!("{} is not statistics", self.name(stats.buffer));
-        };
-        let (max, sum) = (&mut max[range(&stats.span)], &mut sum[range(&stats.span)]);
-        self.for_rows(&tile.into(), |r, row| {
-            let row_max = self.simd.max(row);
-            // `f32::max` would drop a NaN.
-            let new = if row_max <= max[r] { max[r] } else { row_max };
-            if new == f32::NEG_INFINITY {
-                return;
+    fn online_logsumexp(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+    ) {
+        let (stats, tile) = (stats.into(), tile.into());
+        self.with_stats(&stats, |stats, entropy| {
+            for (r, stats) in stats.iter_mut().enumerate() {
+                self.pieces(&tile, r, false, |_, x| {
+                    *stats = self.simd.softmax_statistics(*stats, x, scale, entropy);
+                });
             }
-            let old = if max[r] == new {
-                sum[r]
-            } else {
-                sum[r] * (max[r] - new).exp()
-            };
-            (max[r], sum[r]) = (new, old + self.simd.sum_exp(row, new));
         });
     }
 
     fn finish_logsumexp(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
-        let (out, stats) = (out.into(), stats.into());
-        let slot = self.slot(stats.buffer);
-        let Slot::Stats { max, sum } = &*slot else {
-            panic!("{} is not statistics", self.name(stats.buffer));
-        };
-        let statistics = max[range(&stats.span)].iter().zip(&sum[range(&stats.span)]);
-        let mut out_vector = self.vector(out.buffer);
-        for (out, (max, sum)) in out_vector[range(&out.span)].iter_mut().zip(statistics) {
-            *out = max + sum.ln();
-        }
+        self.finish(&out.into(), &stats.into(), Statistics::lse);
+    }
+
+    fn finish_entropy(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
+        self.finish(&out.into(), &stats.into(), Statistics::entropy);
     }
 
     fn one_hot_select(
@@ -509,30 +580,80 @@ impl TileOps for CpuTiles<'_, '_> {
     ) {
         let (out, logits) = (out.into(), logits.into());
         let rows = |rows: Rows<i64>| self.vector(rows.buffer)[range(&rows.span)].to_vec();
-        let labels = self.integers(delta.labels.buffer)[range(&delta.labels.span)].to_vec();
-        let [lse, probability, one_hot] = [delta.lse, delta.probability, delta.one_hot].map(rows);
-        let uniform = delta.uniform.map(rows);
-        self.write_rows(&out, |r, first, strip| {
-            let uniform = uniform.as_ref().map_or(0.0, |uniform| uniform[r]);
-            if probability[r] == 0.0 && one_hot[r] == 0.0 && uniform == 0.0 {
-                return strip.fill(0.0);
+        let or_zero = |of: Option<Rows<i64>>| of.map_or_else(|| vec![0.0; out.rows.len], rows);
+        let [lse, probability] = [delta.lse, delta.probability].map(rows);
+        let [log_probability, uniform] = [delta.log_probability, delta.uniform].map(or_zero);
+        let one_hot = or_zero(delta.one_hot.map(|one_hot| one_hot.coefficient));
+        let label = |r: usize, first: usize, len: usize| {
+            let OneHot {
+                labels,
+                first_column,
+                ..
+            } = delta.one_hot?;
+            let label = self.integers(labels.buffer)[range(&labels.span)][r];
+            column_in(label, first_column + first as i64, len)
+        };
+        // The derivative of a soft cap is taken before the result is rounded.
+        let strips = out.buffer == logits.buffer || delta.soft_cap.is_some();
+        for r in 0..out.rows.len {
+            let coefficients = SoftmaxDelta {
+                scale: delta.scale,
+                lse: lse[r],
+                probability: probability[r],
+                log_probability: log_probability[r],
+                uniform: uniform[r],
+            };
+            let of_row = [probability[r], log_probability[r], one_hot[r], uniform[r]];
+            if of_row == [0.0; 4] {
+                self.pieces_mut(&out, r, 0, out.columns.len, |out| match out {
+                    ValuesMut::F32(out) => out.fill(0.0),
+                    ValuesMut::Bf16(out) => out.fill(bf16::ZERO),
+                });
+                continue;
             }
-            self.read_row(&logits, r, first, strip);
-            let mut capped = [0.0_f32; STRIP];
-            let capped = &mut capped[..strip.len()];
-            if delta.soft_cap.is_some() {
-                capped.copy_from_slice(strip);
-            }
-            self.simd
-                .softmax_delta_in_place(strip, lse[r], probability[r], uniform);
-            let first_column = delta.first_column + first as i64;
-            if let Some(column) = column_in(labels[r], first_column, strip.len()) {
-                strip[column] -= one_hot[r];
-            }
-            if let Some(cap) = delta.soft_cap {
-                self.simd.soft_cap_derivative(strip, capped, cap);
-            }
-        });
+            self.pieces(&logits, r, strips, |first, x| {
+                let label = label(r, first, x.len());
+                let exact = |x| {
+                    let mut at_label = [0.0];
+                    let out = ValuesMut::F32(&mut at_label);
+                    self.simd.softmax_delta(out, x, coefficients);
+                    at_label[0] - one_hot[r]
+                };
+                self.pieces_mut(&out, r, first, x.len(), |out| match (delta.soft_cap, x) {
+                    (Some(cap), Values::F32(x)) => {
+                        let mut strip = [0.0; STRIP];
+                        let strip = &mut strip[..x.len()];
+                        let to = ValuesMut::F32(&mut *strip);
+                        self.simd.softmax_delta(to, Values::F32(x), coefficients);
+                        if let Some(column) = label {
+                            strip[column] -= one_hot[r];
+                        }
+                        self.simd.soft_cap_derivative(strip, x, cap);
+                        match out {
+                            ValuesMut::F32(out) => out.copy_from_slice(strip),
+                            ValuesMut::Bf16(out) => self.simd.f32_to_bf16(out, strip),
+                        }
+                    }
+                    _ => match out {
+                        ValuesMut::F32(out) => {
+                            let to = ValuesMut::F32(&mut *out);
+                            self.simd.softmax_delta(to, x, coefficients);
+                            if let Some(column) = label {
+                                out[column] -= one_hot[r];
+                            }
+                        }
+                        ValuesMut::Bf16(out) => {
+                            let to = ValuesMut::Bf16(&mut *out);
+                            self.simd.softmax_delta(to, x, coefficients);
+                            if let Some(column) = label {
+                                out[column] = bf16::from_f32(exact(x.range(column..column + 1)));
+                            }
+                        }
+                    },
+                });
+            });
+        }
+        self.panels[out.buffer.index()].invalidate();
     }
 
     fn mask_columns(&self, tile: impl Into<Tile<i64>>, valid: i64, value: f32) {

@@ -11,8 +11,8 @@ mod expression;
 use std::cell::RefCell;
 
 use tilecast_core::DType;
-use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::expr::{Binary, Expr, Leaf};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{AxisId, Buffer, KernelSpec, Layout};
 use tilecast_core::target::Target;
@@ -21,7 +21,7 @@ use tilecast_core::view::{
 };
 
 use crate::cost::{
-    ACROSS_LANES, EXP, PASS_LATENCY_CYCLES, load, product_cycles, product_latency_cycles,
+    ACROSS_LANES, EXP, PASS_LATENCY_CYCLES, binary, load, product_cycles, product_latency_cycles,
     product_result, store, valu,
 };
 use crate::work::{Cycles, Region, Work};
@@ -127,6 +127,12 @@ impl Tally<'_> {
         region.work.add(&work, 1.0);
         region.passes_cycles += work.cycles(self.target).vector();
         region.pass_latency_cycles += PASS_LATENCY_CYCLES;
+    }
+
+    /// Vectors of one value per row that statistics consist of.
+    fn values_per_row(&self, stats: &Stats<i64>) -> f64 {
+        let buffer = &self.spec.buffers()[stats.buffer.index()].buffer;
+        buffer.values_per_row() as f64
     }
 
     /// Overwrites part of a tile: position compared, value selected.
@@ -261,6 +267,15 @@ impl TileOps for Tally<'_> {
         self.pass(&work);
     }
 
+    fn copy_rows(&self, out: impl Into<Rows<i64>>, rows: impl Into<Rows<i64>>) {
+        let (out, rows) = (out.into(), rows.into());
+        let groups = self.registers(out.span.len, 1).rows;
+        self.pass(&[
+            (self.read_rows(&rows), groups),
+            (self.write_rows(&out), groups),
+        ]);
+    }
+
     fn row_sum(
         &self,
         out: impl Into<Rows<i64>>,
@@ -307,14 +322,29 @@ impl TileOps for Tally<'_> {
     }
 
     fn reset_logsumexp(&self, stats: impl Into<Stats<i64>>) {
-        let groups = self.registers(stats.into().span.len, 1).rows;
-        self.pass(&[(store(DType::F32), 2.0 * groups)]);
+        let stats = stats.into();
+        let groups = self.registers(stats.span.len, 1).rows;
+        let values = self.values_per_row(&stats);
+        self.pass(&[(store(DType::F32), values * groups)]);
     }
 
-    /// Two passes: the maximum; then exponentials and their sum, and the old sum rescaled.
-    fn online_logsumexp(&self, stats: impl Into<Stats<i64>>, tile: impl Into<Tile<i64>>) {
-        let (_, tile) = (stats.into(), tile.into());
-        let (over, read) = (self.tile(&tile), load(self.dtype(tile.buffer)));
+    /// Two passes: the maximum; then exponentials and their sum, and the old sum rescaled. A scale is
+    /// one product per register in either. A moment is a maximum, a product and a sum per register
+    /// more, and the old one rescaled.
+    fn online_logsumexp(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+    ) {
+        let (stats, tile) = (stats.into(), tile.into());
+        let over = self.tile(&tile);
+        let mut read = load(self.dtype(tile.buffer));
+        if scale != 1.0 {
+            read.add(&valu(1.0), 1.0);
+        }
+        let entropy = self.values_per_row(&stats) > 2.0;
+        let moment = if entropy { 1.0 } else { 0.0 };
         self.pass(&[
             (read, over.full()),
             (valu(1.0), over.full()),
@@ -326,12 +356,12 @@ impl TileOps for Tally<'_> {
         self.pass(&[
             (read, over.full()),
             (EXP, over.full()),
-            (valu(2.0), over.full()),
-            (ACROSS_LANES, over.rows),
+            (valu(2.0 + 3.0 * moment), over.full()),
+            (ACROSS_LANES, (1.0 + moment) * over.rows),
             (EXP, over.rows),
-            (load(DType::F32), over.rows),
-            (valu(3.0), over.rows),
-            (store(DType::F32), over.rows),
+            (load(DType::F32), (1.0 + moment) * over.rows),
+            (valu(3.0 + 4.0 * moment), over.rows),
+            (store(DType::F32), (1.0 + moment) * over.rows),
         ]);
     }
 
@@ -341,6 +371,18 @@ impl TileOps for Tally<'_> {
         self.pass(&[
             (load(DType::F32), 2.0 * groups),
             (EXP, groups),
+            (valu(1.0), groups),
+            (self.write_rows(&out), groups),
+        ]);
+    }
+
+    fn finish_entropy(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
+        let (out, stats) = (out.into(), stats.into());
+        let groups = self.registers(stats.span.len, 1).rows;
+        self.pass(&[
+            (load(DType::F32), 2.0 * groups),
+            (EXP, groups),
+            (binary(Binary::Div, self.target), groups),
             (valu(1.0), groups),
             (self.write_rows(&out), groups),
         ]);
@@ -369,7 +411,8 @@ impl TileOps for Tally<'_> {
 
     /// Two passes: per-row values spread over lanes; then the gradient. Per register: difference,
     /// exponential, product, label compared and selected, difference, and a select that keeps rows
-    /// without coefficients 0; 4 more for a soft cap, 1 for smoothing.
+    /// without coefficients 0; 4 more for a soft cap, 3 for an entropy, 1 for smoothing, 1 for a scale,
+    /// and 3 fewer without labels.
     fn softmax_delta(
         &self,
         out: impl Into<Tile<i64>>,
@@ -379,31 +422,41 @@ impl TileOps for Tally<'_> {
         let (out, logits) = (out.into(), logits.into());
         let over = self.tile(&out);
         let Delta {
+            scale,
             lse,
             probability,
+            log_probability,
             one_hot,
-            labels,
             uniform,
             soft_cap,
-            ..
         } = delta;
+        let labels = one_hot.map(|OneHot { labels, .. }| labels);
+        let label_coefficient = one_hot.map(|OneHot { coefficient, .. }| coefficient);
         let per_row = [
             Some(lse),
             Some(probability),
-            Some(one_hot),
-            Some(labels),
+            log_probability,
+            label_coefficient,
+            labels,
             uniform,
         ];
         let reads: Vec<_> = (per_row.iter().flatten())
             .map(|rows| (self.read_rows(rows), over.rows))
             .collect();
         self.pass(&reads);
-        let uniform = if uniform.is_some() { 1.0 } else { 0.0 };
-        let soft_cap = if soft_cap.is_some() { 4.0 } else { 0.0 };
+        let operations = [
+            (uniform.is_some(), 1.0),
+            (soft_cap.is_some(), 4.0),
+            (log_probability.is_some(), 3.0),
+            (one_hot.is_some(), 3.0),
+            (scale != 1.0, 1.0),
+        ];
+        let operations = operations.iter().filter(|(has, _)| *has).map(|(_, n)| n);
+        let operations: f64 = operations.sum();
         self.pass(&[
             (load(self.dtype(logits.buffer)), over.full()),
             (EXP, over.full()),
-            (valu(6.0 + uniform + soft_cap), over.full()),
+            (valu(3.0 + operations), over.full()),
             (store(self.dtype(out.buffer)), over.full()),
         ]);
     }

@@ -4,7 +4,10 @@ use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
     Blocks, LinearCe, LinearCeKernel, Options, Reduction, Schedule, Strategy,
 };
+use tilecast_core::kernels::softmax::{self, LogitsOptions, SoftmaxKernel};
+use tilecast_core::kernels::{entropy, grpo, logits_ce};
 use tilecast_core::program::{Kernel, Program};
+use tilecast_core::target::{Generation, Target};
 use tilecast_tpu::lower::{F32Products, LowerError, lower};
 use tilecast_tpu::mosaic::{Module, version};
 use tilecast_tpu::stablehlo::{EmitError, EmitOptions, emit};
@@ -56,9 +59,64 @@ fn programs() -> Vec<Program<LinearCeKernel>> {
     programs
 }
 
+/// Both passes of the ops on logits: ragged and divisible shapes, low and high blocks.
+fn softmax_programs(in_place: bool) -> Vec<Program<SoftmaxKernel>> {
+    let logits = LogitsOptions {
+        temperature: 0.7,
+        in_place,
+        ..LogitsOptions::default()
+    };
+    let ce = logits_ce::Options {
+        logits,
+        ignore_index: Some(-100),
+        label_smoothing: 0.1,
+        z_loss: 1e-4,
+    };
+    let policy = grpo::Options {
+        logits,
+        ratio: grpo::Ratio::Sequence,
+        sequence_length: Some(8),
+        kl_beta: 0.1,
+        mask: true,
+        ..grpo::Options::default()
+    };
+    let target = Target::of(Generation::V6e);
+    let mut programs = Vec::new();
+    for ([b, v], [block_b, block_v]) in [
+        ([256, 1024], [8, 256]),
+        ([256, 1000], [64, 512]),
+        ([200, 1000], [128, 256]),
+        ([40, 70], [128, 128]),
+    ] {
+        let blocks = softmax::Blocks::for_target(block_b, block_v, target);
+        let schedule = softmax::Schedule::new(blocks);
+        for dtype in [DType::Bf16, DType::F32] {
+            let ce = logits_ce::LogitsCe::new(b, v, dtype, ce).unwrap();
+            let entropy = entropy::Entropy::new(b, v, dtype, logits).unwrap();
+            let policy = grpo::Grpo::new(b, v, dtype, policy).unwrap();
+            programs.extend([
+                ce.forward(&schedule).unwrap(),
+                ce.backward(&schedule).unwrap(),
+                entropy.forward(&schedule).unwrap(),
+                entropy.backward(&schedule).unwrap(),
+                policy.forward(&schedule).unwrap(),
+                policy.backward(&schedule).unwrap(),
+            ]);
+        }
+    }
+    programs
+}
+
 #[test]
 fn every_kernel_is_a_valid_module_and_survives_printing() {
-    for program in programs() {
+    check_modules(&programs());
+    for in_place in [false, true] {
+        check_modules(&softmax_programs(in_place));
+    }
+}
+
+fn check_modules<K: Kernel>(programs: &[Program<K>]) {
+    for program in programs {
         for (launch, _) in program.launches() {
             let name = launch.kernel.spec().name();
             for products in [F32Products::Exact, F32Products::Rounded] {
@@ -105,6 +163,28 @@ fn a_program_takes_its_inputs_and_returns_its_outputs_in_order() {
     // One custom call for the forward pass, four in the loop over chunks.
     assert_eq!(text.matches("@tpu_custom_call").count(), 5);
     assert_eq!(text.matches("stablehlo.while").count(), 1);
+}
+
+/// What is updated in place is one parameter and one result in the same memory, for the module and for
+/// its custom call.
+#[test]
+fn a_gradient_in_place_gives_its_logits_away() {
+    let logits = LogitsOptions {
+        in_place: true,
+        ..LogitsOptions::default()
+    };
+    let op = entropy::Entropy::new(256, 512, DType::Bf16, logits).unwrap();
+    let blocks = softmax::Blocks::for_target(128, 256, Target::of(Generation::V5e));
+    let program = op.backward(&softmax::Schedule::new(blocks)).unwrap();
+    let text = emit(&program, &EmitOptions::default()).unwrap();
+    assert_eq!(
+        text.lines().nth(1).unwrap().trim(),
+        "func.func public @main(%logits: tensor<256x512xbf16> {tf.aliasing_output = 0 : i32}, \
+         %lse: tensor<256xf32>, %entropy: tensor<256xf32>, %d_entropy: tensor<256xf32>) -> \
+         (tensor<256x512xbf16>) {"
+    );
+    let alias = "output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []";
+    assert_eq!(text.matches(alias).count(), 1);
 }
 
 #[test]

@@ -132,6 +132,24 @@ impl<L> Expr<L> {
         Self(Rc::new(Node::Binary(f, self, other)))
     }
 
+    /// Calls `body` on every leaf.
+    pub fn for_each_leaf(&self, body: &mut impl FnMut(&L)) {
+        match self.node() {
+            Node::Constant(_) => {}
+            Node::Leaf(leaf) => body(leaf),
+            Node::Unary(_, a) => a.for_each_leaf(body),
+            Node::Binary(_, a, b) => {
+                a.for_each_leaf(body);
+                b.for_each_leaf(body);
+            }
+            Node::Select(mask, a, b) => {
+                mask.for_each_leaf(body);
+                a.for_each_leaf(body);
+                b.for_each_leaf(body);
+            }
+        }
+    }
+
     /// `e^self`
     pub fn exp(self) -> Self {
         self.unary(Unary::Exp)
@@ -177,6 +195,32 @@ impl<L> Mask<L> {
     /// Where both hold.
     pub fn and(self, other: Self) -> Self {
         Self::And(Rc::new((self, other)))
+    }
+
+    /// Where at least one holds.
+    pub fn or(self, other: Self) -> Self {
+        !(!self).and(!other)
+    }
+
+    fn for_each_leaf(&self, body: &mut impl FnMut(&L)) {
+        match self {
+            Self::IntEqual(a, b) | Self::IntLess(a, b) => {
+                for int in [a, b] {
+                    if let Int::Leaf(leaf) = int {
+                        body(leaf);
+                    }
+                }
+            }
+            Self::Equal(a, b) | Self::Less(a, b) => {
+                a.for_each_leaf(body);
+                b.for_each_leaf(body);
+            }
+            Self::And(both) => {
+                both.0.for_each_leaf(body);
+                both.1.for_each_leaf(body);
+            }
+            Self::Not(mask) => mask.for_each_leaf(body),
+        }
     }
 }
 

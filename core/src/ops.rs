@@ -75,20 +75,31 @@ pub enum Direction {
 /// The per-row coefficients of a softmax delta; see [`TileOps::softmax_delta`].
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<I> {
-    /// Logsumexp of the row.
+    /// Factor on the logits (one over the temperature).
+    pub scale: f32,
+    /// Logsumexp of the scaled logits of the row.
     pub lse: Rows<I>,
     /// Coefficient of the probability.
     pub probability: Rows<I>,
-    /// Coefficient of the one-hot label.
-    pub one_hot: Rows<I>,
+    /// Coefficient of the probability times its logarithm (entropy); `None` is 0.
+    pub log_probability: Option<Rows<I>>,
+    /// What the label takes; `None` where there are no labels.
+    pub one_hot: Option<OneHot<I>>,
     /// Constant subtracted from every column (label smoothing); `None` is 0.
     pub uniform: Option<Rows<I>>,
+    /// The logits came out of a soft cap of this size: multiply by its derivative.
+    pub soft_cap: Option<f32>,
+}
+
+/// The one-hot label of a [`Delta`].
+#[derive(Clone, Copy, Debug)]
+pub struct OneHot<I> {
+    /// Its coefficient.
+    pub coefficient: Rows<I>,
     /// Labels (`i32`), counted from column 0 of the array.
     pub labels: Rows<I>,
     /// Column of the array at which the tile starts.
     pub first_column: I,
-    /// The logits came out of a soft cap of this size: multiply by its derivative.
-    pub soft_cap: Option<f32>,
 }
 
 /// The primitives of a kernel. Shapes are `rows x columns` of the views passed in; a backend may
@@ -153,6 +164,9 @@ pub trait TileOps {
     /// `out[r] = value(r)`. Leaves are [`Rows`] only.
     fn row_wise(&self, out: impl Into<Rows<Self::Index>>, value: Expr<Leaf<Self::Index>>);
 
+    /// `out[r] = rows[r]`, of any type: labels never pass through a float.
+    fn copy_rows(&self, out: impl Into<Rows<Self::Index>>, rows: impl Into<Rows<Self::Index>>);
+
     /// `out[r] (+)= sum over columns of value(r,c)`, where `value` spans `columns` columns.
     fn row_sum(
         &self,
@@ -172,20 +186,32 @@ pub trait TileOps {
 
     // ---- the softmax family -------------------------------------------------------------------
 
-    /// Sets the running logsumexp to that of no elements: `(max, sum) = (-inf, 0)`.
+    /// Sets the running logsumexp to that of no elements: `(max, sum, moment) = (-inf, 0, 0)`.
     fn reset_logsumexp(&self, stats: impl Into<Stats<Self::Index>>);
 
-    /// Pushes every column of `tile` (f32) into the running logsumexp of its row:
+    /// Pushes every column of `z = scale * tile` into the running logsumexp of its row:
     /// `m' = max(m, max_c z_c)`, `l' = l e^(m-m') + sum_c e^(z_c-m')`
     /// (online softmax, Milakov and Gimelshein 2018). Elements of `-inf` count as absent.
+    ///
+    /// Statistics declared with an entropy keep a moment as well, by the derivative of the same rule:
+    /// `t' = (t + l (m-m')) e^(m-m') + sum_c (z_c-m') e^(z_c-m')`.
     fn online_logsumexp(
         &self,
         stats: impl Into<Stats<Self::Index>>,
         tile: impl Into<Tile<Self::Index>>,
+        scale: f32,
     );
 
     /// `out[r] = m + log l`.
     fn finish_logsumexp(
+        &self,
+        out: impl Into<Rows<Self::Index>>,
+        stats: impl Into<Stats<Self::Index>>,
+    );
+
+    /// `out[r] = log l - t / l`: the entropy `-sum_c p_c log p_c` of the softmax, from statistics that
+    /// were declared with one. Relative to the maximum neither term grows with the logits.
+    fn finish_entropy(
         &self,
         out: impl Into<Rows<Self::Index>>,
         stats: impl Into<Stats<Self::Index>>,
@@ -201,12 +227,15 @@ pub trait TileOps {
         first_column: Self::Index,
     );
 
-    /// The gradient of a softmax loss with respect to its logits `z`:
+    /// The gradient of a softmax loss with respect to `scale * z`, where `z` are the logits and
+    /// `log p = scale z - lse`:
     ///
-    /// `out[r,c] = (probability[r] e^(z[r,c] - lse[r]) - one_hot[r] 1(c = label[r]) - uniform[r]) (1 - (z[r,c]/cap)^2)`
+    /// `out[r,c] = ((probability[r] + log_probability[r] log p) p - one_hot[r] 1(c = label[r]) - uniform[r]) (1 - (z[r,c]/cap)^2)`
     ///
-    /// A row whose three coefficients are all 0 is 0 whatever its logits, so that a row left out
-    /// of the loss cannot leak a NaN. `out` may be `logits`; it is rounded to its element type.
+    /// A factor of `scale` on the coefficients makes it the gradient with respect to `z`. Where `p`
+    /// is 0, so is `p log p`. A row whose coefficients are all 0 is 0 whatever its logits, so that a
+    /// row left out of the loss cannot leak a NaN. `out` may be `logits`; it is rounded to its
+    /// element type.
     fn softmax_delta(
         &self,
         out: impl Into<Tile<Self::Index>>,

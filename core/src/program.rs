@@ -54,6 +54,8 @@ pub enum Role {
     Input,
     /// Passed out, written completely.
     Output,
+    /// Passed in and out: what it held is read, and overwritten.
+    InPlace,
     /// Allocated for the run, undefined at first.
     Temporary,
 }
@@ -106,18 +108,20 @@ pub enum Step<K> {
         /// What is repeated.
         body: Vec<Step<K>>,
     },
-    /// `to[i] = value(i)`, on vectors; leaves of one element stand for all `i`.
+    /// `to[i] = value(i)`, on vectors. A leaf of fewer elements stands for equal groups of consecutive
+    /// `i`: one element for all, one per sequence for its tokens.
     Map {
         /// The result, a vector.
         to: ArrayId,
         /// The value of its elements.
         value: Expr<ArrayId>,
     },
-    /// `to[0] = sum of from[i]`, on vectors.
+    /// Each element of `to` is the sum of an equal group of consecutive elements of `from`, on
+    /// vectors: of all of them if there is one, of the tokens of a sequence if there is one for each.
     Total {
         /// A vector.
         from: ArrayId,
-        /// A vector of one element.
+        /// A vector whose length divides that of `from`.
         to: ArrayId,
     },
     /// `to = from`, cut to the shape of `to` and rounded to its element type. Where `from` has more
@@ -166,6 +170,20 @@ pub enum ProgramError {
         got_dtype: DType,
         /// Shape passed.
         got: Vec<usize>,
+    },
+    /// A vector does not divide another into equal groups.
+    #[error(
+        "{array} has {len} elements, which do not divide the {of_len} of {of} into equal groups"
+    )]
+    Uneven {
+        /// The shorter vector.
+        array: &'static str,
+        /// Its length.
+        len: usize,
+        /// The longer one.
+        of: &'static str,
+        /// Its length.
+        of_len: usize,
     },
 }
 
@@ -245,8 +263,32 @@ impl<K: Kernel> Program<K> {
         match step {
             Step::Launch(launch) => self.check_launch(launch),
             Step::Loop { body, .. } => body.iter().try_for_each(|step| self.check(step)),
-            _ => Ok(()),
+            Step::Map { to, value } => {
+                let mut checked = Ok(());
+                value.for_each_leaf(&mut |&leaf| {
+                    if checked.is_ok() {
+                        checked = self.check_groups(leaf, *to);
+                    }
+                });
+                checked
+            }
+            Step::Total { from, to } => self.check_groups(*to, *from),
+            Step::Gather { .. } => Ok(()),
         }
+    }
+
+    fn check_groups(&self, groups: ArrayId, of: ArrayId) -> Result<(), ProgramError> {
+        let [groups, of] = [groups, of].map(|id| &self.arrays[id.0]);
+        let [len, of_len] = [groups, of].map(|array| array.dims[0]);
+        if of_len.is_multiple_of(len) {
+            return Ok(());
+        }
+        Err(ProgramError::Uneven {
+            array: groups.name,
+            len,
+            of: of.name,
+            of_len,
+        })
     }
 
     fn check_launch(&self, launch: &Launch<K>) -> Result<(), ProgramError> {

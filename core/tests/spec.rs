@@ -78,7 +78,7 @@ fn zero_sizes_are_refused_by_name() {
     spec.scratch_columns("columns", 0);
     assert_eq!(refused(spec.build()), empty("columns"));
     let mut spec = SpecBuilder::new("k");
-    spec.stats("stats", 0);
+    spec.stats("stats", 0, false);
     assert_eq!(refused(spec.build()), empty("stats"));
     let mut spec = SpecBuilder::new("k");
     spec.hbm("array", Blocked::by_copy(F32, [8, 0], [8, 8]));

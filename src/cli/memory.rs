@@ -87,7 +87,7 @@ impl Need {
                         product(&operand.block)
                     }
                     Buffer::Scratch { shape, .. } => product(shape),
-                    Buffer::Stats { rows } => 2 * *rows as u128,
+                    buffer @ Buffer::Stats { rows, .. } => (buffer.values_per_row() * rows) as u128,
                     Buffer::Semaphore => 0,
                 });
             let elements = elements.fold(0, u128::saturating_add);

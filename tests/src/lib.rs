@@ -17,6 +17,7 @@
 //! |---|---|
 //! | [`case`](mod@case) | shapes, options, numbers and schedule of a case |
 //! | [`backend`] | the columns |
+//! | [`logits`] | the same for the ops on given logits |
 //! | [`simulated`] | the column that runs the printed Mosaic text |
 //! | [`oracle`] | expected values with their tolerances |
 //! | [`tolerance`] | a tolerance and where it comes from |
@@ -24,6 +25,7 @@
 
 pub mod backend;
 pub mod case;
+pub mod logits;
 pub mod oracle;
 pub mod report;
 pub mod simulated;

@@ -4,7 +4,7 @@
 //! to run code compiled for that level. Everything public here is safe. Below it there are three layers:
 //!
 //! 1. `vector`: a trait of a few lane-wise operations, with one implementation per instruction set;
-//! 2. `math`, `slices`, `pack`, `microkernel`: every algorithm once, generic over that trait;
+//! 2. `math`, `slices`, `softmax`, `pack`, `microkernel`: every algorithm once, generic over that trait;
 //! 3. one `#[target_feature]` function per instruction set, into which an algorithm is inlined.
 //!
 //! The portable level is plain Rust, exists on every architecture and runs the same algorithms and the same tests.
@@ -23,6 +23,7 @@ mod microkernel;
 mod pack;
 mod portable;
 mod slices;
+mod softmax;
 mod vector;
 cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
@@ -34,7 +35,8 @@ cfg_if! {
 pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
 pub(crate) use pack::{Extents, Pack};
-use slices::{CombineInPlace, MapInPlace, MapInto, MapIntoBf16, SumOf, WithScalar};
+use slices::{CombineInPlace, MapInPlace, MapIntoBf16, SumOf, WithScalar};
+pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
 
 /// A set of vector instructions. Later ones include the earlier ones.
@@ -189,69 +191,10 @@ impl Simd {
     pub fn sum(self, x: &[f32]) -> f32 {
         self.run(SumOf(x, slices::Identity))
     }
-
-    /// Σ e^(x - shift) in one pass.
-    pub fn sum_exp(self, x: &[f32], shift: f32) -> f32 {
-        self.run(SumOf(x, slices::ShiftedExp(shift)))
-    }
 }
 
-/// Softmax and soft cap.
+/// Soft cap.
 impl Simd {
-    /// `out = probability * e^(z - lse) - uniform`: the derivative of a cross-entropy by its logits, but for the label.
-    ///
-    /// # Panics
-    ///
-    /// If the slices differ in length.
-    pub fn softmax_delta(
-        self,
-        out: &mut [f32],
-        z: &[f32],
-        lse: f32,
-        probability: f32,
-        uniform: f32,
-    ) {
-        same_length(out.len(), z.len());
-        let delta = slices::SoftmaxDelta {
-            lse,
-            probability,
-            uniform,
-        };
-        self.run(MapInto(out, z, delta));
-    }
-
-    /// [`softmax_delta`](Self::softmax_delta) rounded to the nearest `bf16`, ties to even.
-    ///
-    /// # Panics
-    ///
-    /// If the slices differ in length.
-    pub fn softmax_delta_bf16(
-        self,
-        out: &mut [bf16],
-        z: &[f32],
-        lse: f32,
-        probability: f32,
-        uniform: f32,
-    ) {
-        same_length(out.len(), z.len());
-        let delta = slices::SoftmaxDelta {
-            lse,
-            probability,
-            uniform,
-        };
-        self.run(MapIntoBf16(out, z, delta));
-    }
-
-    /// [`softmax_delta`](Self::softmax_delta) over the logits themselves.
-    pub fn softmax_delta_in_place(self, z: &mut [f32], lse: f32, probability: f32, uniform: f32) {
-        let delta = slices::SoftmaxDelta {
-            lse,
-            probability,
-            uniform,
-        };
-        self.run(MapInPlace(z, delta));
-    }
-
     /// `x = cap * tanh(x / cap)`.
     pub fn soft_cap(self, x: &mut [f32], cap: f32) {
         self.run(MapInPlace(x, slices::SoftCap(cap)));

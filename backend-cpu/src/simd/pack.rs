@@ -26,7 +26,15 @@ pub enum Values<'a> {
     Bf16(&'a [bf16]),
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
+    /// Some of the values.
+    pub(crate) fn range(&self, range: std::ops::Range<usize>) -> Values<'a> {
+        match self {
+            Self::F32(values) => Values::F32(&values[range]),
+            Self::Bf16(values) => Values::Bf16(&values[range]),
+        }
+    }
+
     /// How many values there are.
     pub fn len(&self) -> usize {
         match self {

@@ -20,7 +20,7 @@ pub(super) trait Combine: Copy {
 }
 
 /// The most lanes any vector has: the size of the stack buffers for partial vectors.
-const MOST_LANES: usize = 16;
+pub(super) const MOST_LANES: usize = 16;
 
 /// `values`, fewer than a vector, with zeros behind them.
 #[inline(always)]
@@ -86,37 +86,6 @@ impl<M: Map> Kernel for MapInPlace<'_, M> {
         let x = whole.into_remainder();
         if !x.is_empty() {
             store_partial(map.apply(isa, load_partial::<V>(isa, x)), x);
-        }
-    }
-}
-
-/// `out = map(x)`.
-pub(super) struct MapInto<'a, M>(pub(super) &'a mut [f32], pub(super) &'a [f32], pub(super) M);
-
-impl<M: Map> Kernel for MapInto<'_, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(out, x, map) = self;
-        let mut four_out = out.chunks_exact_mut(4 * V::LANES);
-        let four_x = x.chunks_exact(4 * V::LANES);
-        let x = four_x.remainder();
-        for (out, x) in (&mut four_out).zip(four_x) {
-            let vectors = map_four::<V, M>(isa, x, map);
-            for (vector, out) in vectors.into_iter().zip(out.chunks_exact_mut(V::LANES)) {
-                vector.store(out);
-            }
-        }
-        let mut whole_out = four_out.into_remainder().chunks_exact_mut(V::LANES);
-        let whole_x = x.chunks_exact(V::LANES);
-        let x = whole_x.remainder();
-        for (out, x) in (&mut whole_out).zip(whole_x) {
-            map.apply(isa, V::load(isa, x)).store(out);
-        }
-        let out = whole_out.into_remainder();
-        if !out.is_empty() {
-            store_partial(map.apply(isa, load_partial::<V>(isa, x)), out);
         }
     }
 }
@@ -333,25 +302,6 @@ impl Map for ShiftedExp {
     #[inline(always)]
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
         math::exp(isa, x.sub(V::splat(isa, self.0)))
-    }
-}
-
-/// probability * e^(z - lse) - uniform.
-#[derive(Clone, Copy)]
-pub(super) struct SoftmaxDelta {
-    pub(super) lse: f32,
-    pub(super) probability: f32,
-    pub(super) uniform: f32,
-}
-
-impl Map for SoftmaxDelta {
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, z: V) -> V {
-        let softmax = ShiftedExp(self.lse).apply(isa, z);
-        softmax.mul_add(
-            V::splat(isa, self.probability),
-            V::splat(isa, -self.uniform),
-        )
     }
 }
 

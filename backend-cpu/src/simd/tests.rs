@@ -4,7 +4,7 @@ use approx::assert_relative_eq;
 use half::bf16;
 use proptest::prelude::*;
 
-use super::{Binary, Level, Simd, Unary};
+use super::{Binary, Level, Simd, SoftmaxDelta, Statistics, Unary, Values, ValuesMut};
 
 /// Lengths around multiples of every vector and of the unrolled loops.
 const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 200];
@@ -46,12 +46,6 @@ fn reductions_match_f64() {
                 (f64::from(simd.sum(&x)) - sum).abs() <= tolerance,
                 "{simd} {length}"
             );
-            let sum_exp: f64 = x.iter().map(|&x| (f64::from(x) - 1.5).exp()).sum();
-            assert_relative_eq!(
-                f64::from(simd.sum_exp(&x, 1.5)),
-                sum_exp,
-                max_relative = 1.0e-5
-            );
         }
     }
 }
@@ -68,41 +62,6 @@ fn max_is_nan_wherever_the_nan_is() {
         }
         assert_eq!(simd.max(&[]), f32::NEG_INFINITY);
         assert_eq!(simd.max(&[f32::NEG_INFINITY; 20]), f32::NEG_INFINITY);
-    }
-}
-
-#[test]
-fn sum_exp_takes_masked_elements_as_zero() {
-    for simd in Simd::available() {
-        let mut x = vec![f32::NEG_INFINITY; 37];
-        x[36] = 2.0;
-        assert_eq!(simd.sum_exp(&x, 2.0), 1.0);
-        assert_eq!(simd.sum_exp(&[], 0.0), 0.0);
-        x[3] = f32::NAN;
-        assert!(simd.sum_exp(&x, 2.0).is_nan());
-    }
-}
-
-#[test]
-fn softmax_delta_in_all_forms() {
-    let (lse, probability, uniform) = (3.25, 0.875, 0.015_625);
-    for simd in Simd::available() {
-        for length in LENGTHS {
-            let z = values(length, 3);
-            let mut out = vec![f32::NAN; length];
-            simd.softmax_delta(&mut out, &z, lse, probability, uniform);
-            for (&z, &out) in z.iter().zip(&out) {
-                let exact = f64::from(probability) * f64::from(z - lse).exp() - f64::from(uniform);
-                assert_relative_eq!(f64::from(out), exact, epsilon = 4.0e-7);
-            }
-            let mut narrow = vec![bf16::NAN; length];
-            simd.softmax_delta_bf16(&mut narrow, &z, lse, probability, uniform);
-            let expected: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
-            assert_eq!(narrow, expected, "{simd} {length}");
-            let mut in_place = z;
-            simd.softmax_delta_in_place(&mut in_place, lse, probability, uniform);
-            assert_eq!(in_place, out, "{simd} {length}");
-        }
     }
 }
 
@@ -237,20 +196,34 @@ fn elements_per_nanosecond() {
                 z.len() as f64 / best * 1.0e-9
             );
         };
-        report("sum_exp", &mut || {
-            std::hint::black_box(simd.sum_exp(&z, 4.0));
-        });
+        for moment in [false, true] {
+            report(
+                if moment { "with entropy" } else { "statistics" },
+                &mut || {
+                    let x = Values::F32(&z);
+                    let found = simd.softmax_statistics(Statistics::NONE, x, 0.5, moment);
+                    std::hint::black_box(found);
+                },
+            );
+        }
         report("sum", &mut || {
             std::hint::black_box(simd.sum(&z));
         });
         report("max", &mut || {
             std::hint::black_box(simd.max(&z));
         });
+        let delta = SoftmaxDelta {
+            scale: 0.5,
+            lse: 4.0,
+            probability: 0.5,
+            log_probability: 0.0,
+            uniform: 0.1,
+        };
         report("softmax_delta", &mut || {
-            simd.softmax_delta(&mut out, &z, 4.0, 0.5, 0.1)
+            simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&z), delta);
         });
         report("softmax_delta_bf16", &mut || {
-            simd.softmax_delta_bf16(&mut narrow, &z, 4.0, 0.5, 0.1)
+            simd.softmax_delta(ValuesMut::Bf16(&mut narrow), Values::F32(&z), delta);
         });
         report("f32_to_bf16", &mut || simd.f32_to_bf16(&mut narrow, &z));
         report("bf16_to_f32", &mut || simd.bf16_to_f32(&mut out, &narrow));

@@ -10,13 +10,18 @@ use super::tensor::Cells;
 /// What is wrong with a leaf.
 pub(super) type Problem = String;
 
-/// The value of `expr` at element `i`; an array of one element stands for all.
-pub(super) fn evaluate(expr: &Expr<ArrayId>, arrays: &[Buffer], i: usize) -> Result<f32, Problem> {
-    let value = |expr| evaluate(expr, arrays, i);
+/// The value of `expr` at element `i` of `len`; an element of a shorter array stands for a group.
+pub(super) fn evaluate(
+    expr: &Expr<ArrayId>,
+    arrays: &[Buffer],
+    i: usize,
+    len: usize,
+) -> Result<f32, Problem> {
+    let value = |expr| evaluate(expr, arrays, i, len);
     Ok(match expr.node() {
         Node::Constant(constant) => *constant,
         Node::Leaf(leaf) => match &arrays[leaf.index()].cells {
-            Cells::Float(data) => element(data, i, &arrays[leaf.index()].name)?,
+            Cells::Float(data) => element(data, i, len, &arrays[leaf.index()].name)?,
             Cells::Int(_) => return Err(format!("{} is not real", arrays[leaf.index()].name)),
         },
         Node::Unary(f, a) => {
@@ -41,19 +46,19 @@ pub(super) fn evaluate(expr: &Expr<ArrayId>, arrays: &[Buffer], i: usize) -> Res
                 Binary::Min => minimum(a, b),
             }
         }
-        Node::Select(mask, a, b) => match holds(mask, arrays, i)? {
+        Node::Select(mask, a, b) => match holds(mask, arrays, i, len)? {
             true => value(a)?,
             false => value(b)?,
         },
     })
 }
 
-fn holds(mask: &Mask<ArrayId>, arrays: &[Buffer], i: usize) -> Result<bool, Problem> {
-    let real = |expr| evaluate(expr, arrays, i);
+fn holds(mask: &Mask<ArrayId>, arrays: &[Buffer], i: usize, len: usize) -> Result<bool, Problem> {
+    let real = |expr| evaluate(expr, arrays, i, len);
     let int = |int: &Int<ArrayId>| match int {
         Int::Constant(value) => Ok(i64::from(*value)),
         Int::Leaf(leaf) => match &arrays[leaf.index()].cells {
-            Cells::Int(data) => element(data, i, &arrays[leaf.index()].name),
+            Cells::Int(data) => element(data, i, len, &arrays[leaf.index()].name),
             Cells::Float(_) => Err(format!("{} is not integer", arrays[leaf.index()].name)),
         },
     };
@@ -62,13 +67,13 @@ fn holds(mask: &Mask<ArrayId>, arrays: &[Buffer], i: usize) -> Result<bool, Prob
         Mask::Less(a, b) => real(a)? < real(b)?,
         Mask::IntEqual(a, b) => int(a)? == int(b)?,
         Mask::IntLess(a, b) => int(a)? < int(b)?,
-        Mask::And(both) => holds(&both.0, arrays, i)? && holds(&both.1, arrays, i)?,
-        Mask::Not(mask) => !holds(mask, arrays, i)?,
+        Mask::And(both) => holds(&both.0, arrays, i, len)? && holds(&both.1, arrays, i, len)?,
+        Mask::Not(mask) => !holds(mask, arrays, i, len)?,
     })
 }
 
-fn element<T: Copy>(data: &[T], i: usize, name: &str) -> Result<T, Problem> {
-    let at = if data.len() == 1 { 0 } else { i };
+fn element<T: Copy>(data: &[T], i: usize, len: usize, name: &str) -> Result<T, Problem> {
+    let group = len / data.len().clamp(1, len);
     let short = || format!("{name} has {} elements, none for {i}", data.len());
-    data.get(at).copied().ok_or_else(short)
+    data.get(i / group).copied().ok_or_else(short)
 }

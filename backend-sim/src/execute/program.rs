@@ -32,7 +32,7 @@ pub fn program<K: Kernel>(
     let mut memory = Memory::default();
     for array in program.arrays() {
         let cells = match array.role {
-            Role::Input => {
+            Role::Input | Role::InPlace => {
                 let found = inputs.iter().find(|(name, _)| *name == array.name);
                 let (program, name) = (program.name, array.name);
                 let missing = ExecuteError::Missing {
@@ -66,7 +66,7 @@ pub fn program<K: Kernel>(
     runner.steps(program.steps(), 0)?;
     let arrays = program.arrays().iter().zip(&runner.memory.buffers);
     Ok(arrays
-        .filter(|(array, _)| array.role == Role::Output)
+        .filter(|(array, _)| matches!(array.role, Role::Output | Role::InPlace))
         .map(|(array, buffer)| {
             (
                 array.name,
@@ -100,14 +100,20 @@ impl Runner<'_> {
                     let (len, element) =
                         (arrays[to.index()].cells.len(), arrays[to.index()].element);
                     let result: Result<Vec<f32>, String> = (0..len)
-                        .map(|i| Ok(element.round(evaluate(value, arrays, i)?)))
+                        .map(|i| Ok(element.round(evaluate(value, arrays, i, len)?)))
                         .collect();
                     let result = result.map_err(|problem| self.problem(problem))?;
                     self.set(*to, result);
                 }
                 Step::Total { from, to } => {
-                    let sum: f64 = self.real(*from)?.iter().map(|&x| f64::from(x)).sum();
-                    self.set(*to, vec![sum as f32]);
+                    let groups = self.memory.buffers[to.index()].cells.len();
+                    let from = self.real(*from)?;
+                    let sums = from.chunks(from.len() / groups).map(|group| {
+                        let sum: f64 = group.iter().map(|&x| f64::from(x)).sum();
+                        sum as f32
+                    });
+                    let sums = sums.collect();
+                    self.set(*to, sums);
                 }
                 Step::Gather { from, to } => self.gather(*from, *to)?,
             }

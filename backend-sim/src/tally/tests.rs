@@ -48,7 +48,7 @@ impl Probe {
         let labels = Blocked::new(DType::I32, [m], [m], [zero()]);
         let labels = spec.input_rows("labels", labels);
         let rows = spec.scratch_rows("rows", m);
-        let stats = spec.stats("stats", m);
+        let stats = spec.stats("stats", m, false);
         let spec = spec.build().unwrap();
         Self {
             spec,
@@ -89,14 +89,14 @@ impl Kernel for Probe {
             What::Reciprocal => {
                 t.element_wise(c, z().unary(tilecast_core::expr::Unary::Reciprocal));
             }
-            What::Logsumexp => t.online_logsumexp(self.stats, c),
+            What::Logsumexp => t.online_logsumexp(self.stats, c, 1.0),
             What::OneHot => t.one_hot_select(self.rows, c, self.labels, t.index(0)),
             What::Product(contract) => t.matmul(c, a, b, contract, Accumulate::Overwrite),
             What::SubTiles(rows, unroll) => t.for_sub_tiles(all.len, rows, unroll, product),
             What::TwoRegions => {
                 product(all);
                 t.when(t.equals(t.index(0), t.index(0)), || {
-                    t.online_logsumexp(self.stats, c)
+                    t.online_logsumexp(self.stats, c, 1.0)
                 });
             }
         }

@@ -218,10 +218,14 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
                 },
             }
         }
-        Buffer::Stats { rows } => Slot::Stats {
-            max: argument(&[*rows, LANES], Element::Of(DType::F32), MemorySpace::Vmem),
-            sum: argument(&[*rows, LANES], Element::Of(DType::F32), MemorySpace::Vmem),
-        },
+        Buffer::Stats { rows, entropy } => {
+            let lanes = || argument(&[*rows, LANES], Element::Of(DType::F32), MemorySpace::Vmem);
+            Slot::Stats {
+                max: lanes(),
+                sum: lanes(),
+                moment: entropy.then(lanes),
+            }
+        }
         Buffer::Semaphore => Slot::Semaphore {
             memref: argument(&[], Element::DmaSemaphore, MemorySpace::Semaphore),
         },

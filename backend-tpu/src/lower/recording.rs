@@ -26,8 +26,13 @@ pub(super) enum Slot {
     RowScratch { memref: Value },
     /// A per-column vector, `[1, columns]`.
     Columns { memref: Value },
-    /// Running logsumexp, two `[rows, 128]`: each lane has its own, over the columns it has seen.
-    Stats { max: Value, sum: Value },
+    /// Running logsumexp, two or three `[rows, 128]`: each lane has its own, over the columns it has
+    /// seen.
+    Stats {
+        max: Value,
+        sum: Value,
+        moment: Option<Value>,
+    },
     /// An array in HBM.
     Hbm { memref: Value },
     /// A DMA semaphore.

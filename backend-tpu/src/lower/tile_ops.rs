@@ -5,13 +5,14 @@
 //! straight-line block holds.
 
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
+use super::memory::Moments;
 use super::recording::{LANES, Recording, Slot};
 use super::scalar::{Number, Scalar};
-use super::vectors::Form;
+use super::vectors::{Form, LEAST_EXPONENT};
 use crate::mosaic::tpu::VectorKind;
 use crate::mosaic::{AttributeKind, Value};
 
@@ -217,6 +218,10 @@ impl<'r> TileOps for Recorder<'r> {
         self.0.store_row_wise(&out.into(), &value);
     }
 
+    fn copy_rows(&self, out: impl Into<Rows<Scalar<'r>>>, rows: impl Into<Rows<Scalar<'r>>>) {
+        self.0.store_lanes(&out.into(), self.0.lanes(&rows.into()));
+    }
+
     fn row_sum(
         &self,
         out: impl Into<Rows<Scalar<'r>>>,
@@ -255,10 +260,11 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn reset_logsumexp(&self, stats: impl Into<Stats<Scalar<'r>>>) {
         let stats = stats.into();
+        let splat = |value| self.0.splat(value, &[stats.span.len, LANES]);
         // The least finite number: exp(m - m') of a lane that has seen nothing must not be NaN.
-        self.0.store_stats(&stats, |shape| {
-            [f32::MIN, 0.0].map(|value| self.0.splat(value, shape))
-        });
+        let (max, sum) = (splat(f32::MIN), splat(0.0));
+        let moment = Some(sum);
+        self.0.store_stats(&stats, Moments { max, sum, moment });
     }
 
     /// Each lane keeps the statistics of its own columns: no value moves between lanes until
@@ -267,20 +273,37 @@ impl<'r> TileOps for Recorder<'r> {
         &self,
         stats: impl Into<Stats<Scalar<'r>>>,
         tile: impl Into<Tile<Scalar<'r>>>,
+        scale: f32,
     ) {
         let (r, stats) = (self.0, stats.into());
-        let groups = r.lane_groups(r.load_tile(&tile.into()));
+        let z = r.scaled(r.widen(r.load_tile(&tile.into())), scale);
+        let groups = r.lane_groups(z);
         if groups.is_empty() {
             return;
         }
-        let [max, sum] = r.load_stats(&stats);
+        let Moments { max, sum, moment } = r.load_stats(&stats);
         let tile_max = r.fold("arith.maximumf", groups.clone());
         let new = r.same("arith.maximumf", &[max, tile_max]);
-        let exp_from_new = |z| r.same("math.exp", &[r.same("arith.subf", &[z, new])]);
-        let old = r.same("arith.mulf", &[sum, exp_from_new(max)]);
-        let added = r.fold("arith.addf", groups.into_iter().map(exp_from_new).collect());
-        let sum = r.same("arith.addf", &[old, added]);
-        r.store_stats(&stats, |_| [new, sum]);
+        let from_new = |z| r.same("arith.subf", &[z, new]);
+        let exp = |exponent| r.same("math.exp", &[exponent]);
+        let down = from_new(max);
+        let factor = exp(down);
+        let old = r.same("arith.mulf", &[sum, factor]);
+        let exponents: Vec<_> = groups.into_iter().map(from_new).collect();
+        let exps: Vec<_> = exponents.iter().map(|&exponent| exp(exponent)).collect();
+        let added = r.fold("arith.addf", exps.clone());
+        let moment = moment.map(|moment| {
+            let shifted = r.same("arith.mulf", &[sum, r.at_least(down, LEAST_EXPONENT)]);
+            let shifted = r.same("arith.addf", &[moment, shifted]);
+            let old = r.same("arith.mulf", &[shifted, factor]);
+            let products = exps.iter().zip(&exponents).map(|(&exp, &exponent)| {
+                r.same("arith.mulf", &[exp, r.at_least(exponent, LEAST_EXPONENT)])
+            });
+            let added = r.fold("arith.addf", products.collect());
+            r.same("arith.addf", &[old, added])
+        });
+        let (max, sum) = (new, r.same("arith.addf", &[old, added]));
+        r.store_stats(&stats, Moments { max, sum, moment });
     }
 
     fn finish_logsumexp(
@@ -288,15 +311,23 @@ impl<'r> TileOps for Recorder<'r> {
         out: impl Into<Rows<Scalar<'r>>>,
         stats: impl Into<Stats<Scalar<'r>>>,
     ) {
-        let (r, stats) = (self.0, stats.into());
-        let [max, sum] = r.load_stats(&stats);
-        let shape = r.shape(max);
-        let row_max = r.broadcast(r.reduce(VectorKind::MaximumF, max, 1), &shape);
-        let scale = r.same("math.exp", &[r.same("arith.subf", &[max, row_max])]);
-        let scaled = r.same("arith.mulf", &[sum, scale]);
-        let total = r.broadcast(r.reduce(VectorKind::Add, scaled, 1), &shape);
-        let lse = r.same("arith.addf", &[row_max, r.same("math.log", &[total])]);
+        let r = self.0;
+        let Moments { max, sum, .. } = r.row_stats(&stats.into());
+        let lse = r.same("arith.addf", &[max, r.same("math.log", &[sum])]);
         r.store_lanes(&out.into(), lse);
+    }
+
+    fn finish_entropy(
+        &self,
+        out: impl Into<Rows<Scalar<'r>>>,
+        stats: impl Into<Stats<Scalar<'r>>>,
+    ) {
+        let r = self.0;
+        let Moments { sum, moment, .. } = r.row_stats(&stats.into());
+        let moment = moment.expect("the statistics were declared with an entropy");
+        let mean = r.same("arith.divf", &[moment, sum]);
+        let entropy = r.same("arith.subf", &[r.same("math.log", &[sum]), mean]);
+        r.store_lanes(&out.into(), entropy);
     }
 
     fn one_hot_select(
@@ -334,14 +365,32 @@ impl<'r> TileOps for Recorder<'r> {
         let shape = [logits.rows.len, logits.columns.len];
         let z = r.widen(r.load_tile(&logits));
         let spread = |lanes| r.spread(lanes, shape[1]);
-        let [lse, probability, one_hot] =
-            [delta.lse, delta.probability, delta.one_hot].map(|rows| r.lanes(&rows));
-        let exp = r.same("math.exp", &[r.same("arith.subf", &[z, spread(lse)])]);
-        let mut d = r.same("arith.mulf", &[exp, spread(probability)]);
-        let (hit, _) = self.one_hot(&delta.labels, delta.first_column, shape[1]);
+        let [lse, mut probability] = [delta.lse, delta.probability].map(|rows| r.lanes(&rows));
+        let mut coefficients = vec![probability];
+        let log_p = r.same("arith.subf", &[r.scaled(z, delta.scale), spread(lse)]);
+        let exp = r.same("math.exp", &[log_p]);
+        probability = spread(probability);
+        if let Some(log_probability) = delta.log_probability {
+            let log_probability = r.lanes(&log_probability);
+            coefficients.push(log_probability);
+            // Where p is 0 its logarithm may be infinite.
+            let log_p = r.at_least(log_p, LEAST_EXPONENT);
+            let share = r.same("arith.mulf", &[log_p, spread(log_probability)]);
+            probability = r.same("arith.addf", &[probability, share]);
+        }
+        let mut d = r.same("arith.mulf", &[exp, probability]);
         let zero = r.splat(0.0, &shape);
-        d = r.same("arith.subf", &[d, r.select(hit, spread(one_hot), zero)]);
-        let mut coefficients = vec![probability, one_hot];
+        if let Some(OneHot {
+            coefficient,
+            labels,
+            first_column,
+        }) = delta.one_hot
+        {
+            let coefficient = r.lanes(&coefficient);
+            coefficients.push(coefficient);
+            let (hit, _) = self.one_hot(&labels, first_column, shape[1]);
+            d = r.same("arith.subf", &[d, r.select(hit, spread(coefficient), zero)]);
+        }
         if let Some(uniform) = delta.uniform {
             let uniform = r.lanes(&uniform);
             d = r.same("arith.subf", &[d, spread(uniform)]);

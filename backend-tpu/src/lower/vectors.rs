@@ -13,6 +13,9 @@ use super::recording::{LANES, Recording, Slot};
 use super::scalar::Scalar;
 use crate::mosaic::Value;
 
+/// `e^x` is 0 below, in f32: a smaller exponent would only make `0 * -inf`.
+pub(super) const LEAST_EXPONENT: f32 = -105.0;
+
 /// The shape an expression is computed in.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
@@ -181,6 +184,21 @@ impl<'r> Recording<'r> {
                 .collect();
         }
         values[0]
+    }
+
+    /// `factor * value`; nothing to do for 1.
+    pub(super) fn scaled(&self, value: Value, factor: f32) -> Value {
+        if factor == 1.0 {
+            return value;
+        }
+        let factor = self.splat(factor, &self.shape(value));
+        self.same("arith.mulf", &[value, factor])
+    }
+
+    /// The larger of a value and a bound; NaN stays.
+    pub(super) fn at_least(&self, value: Value, bound: f32) -> Value {
+        let bound = self.splat(bound, &self.shape(value));
+        self.same("arith.maximumf", &[value, bound])
     }
 
     // ---- expressions ------------------------------------------------------------------------

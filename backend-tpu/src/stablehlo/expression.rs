@@ -52,7 +52,7 @@ impl Writer<'_> {
         }
     }
 
-    /// An array as long as the result.
+    /// An array, made as long as the result.
     fn leaf(&mut self, array: ArrayId, to: ArrayId) -> String {
         let value = self.current(array);
         let Array { dtype, dims, .. } = &self.arrays[array.index()];
@@ -63,9 +63,13 @@ impl Writer<'_> {
         if from == wide {
             return value;
         }
-        self.value(&format!(
-            "stablehlo.broadcast_in_dim {value}, dims = [0] : ({from}) -> {wide}"
-        ))
+        // Each element stands for a group.
+        let (groups, len) = (dims[0], self.arrays[to.index()].dims[0]);
+        let grouped = tensor(*dtype, &[groups, len / groups]);
+        let spread = self.value(&format!(
+            "stablehlo.broadcast_in_dim {value}, dims = [0] : ({from}) -> {grouped}"
+        ));
+        self.reshape(&spread, &grouped, &wide)
     }
 
     fn mask(&mut self, mask: &Mask<ArrayId>, ty: &str, to: ArrayId) -> String {

@@ -4,7 +4,8 @@
 //! Kernels become `tpu_custom_call`s that carry their Mosaic text; the steps around them (sums,
 //! arithmetic on per-token vectors, the loop over chunks) become StableHLO operations, which XLA
 //! fuses and schedules. Inputs and outputs of the module are those of the program, in order; a
-//! scalar is a tensor of one element.
+//! scalar is a tensor of one element. An array that is updated in place is both an input and an
+//! output, and declared to share its memory.
 //!
 //! Two things differ from the program. Per-row and per-column arrays enter a kernel as one row of a
 //! matrix. And an output of which a launch writes only some blocks (its index map depends on a
@@ -14,6 +15,7 @@ mod call;
 mod expression;
 mod wrap;
 
+use std::ops::Range;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -74,26 +76,33 @@ pub fn emit<K: Kernel>(program: &Program<K>, options: &EmitOptions) -> Result<St
         next: 0,
         indent: 2,
     };
-    let of_role = |role| {
+    let of_roles = |roles: [Role; 2]| {
         let arrays = program.arrays().iter().enumerate();
-        arrays.filter(move |(_, array)| array.role == role)
+        arrays.filter(move |(_, array)| roles.contains(&array.role))
     };
+    let results = || of_roles([Role::Output, Role::InPlace]);
     let mut parameters = Vec::new();
-    for (i, array) in of_role(Role::Input) {
+    for (i, array) in of_roles([Role::Input, Role::InPlace]) {
         let name = format!("%{}", array.name);
-        parameters.push(format!("{name}: {}", tensor(array.dtype, &array.dims)));
+        // What is updated in place is the memory of a result: the caller gives it away.
+        let result = results().position(|(result, _)| result == i);
+        let donated = result.map_or(String::new(), |result| {
+            format!(" {{tf.aliasing_output = {result} : i32}}")
+        });
+        let ty = tensor(array.dtype, &array.dims);
+        parameters.push(format!("{name}: {ty}{donated}"));
         writer.values[i] = Some(name);
     }
     writer.steps(program.steps(), None)?;
-    let results: Vec<String> = of_role(Role::Output)
-        .map(|(_, array)| tensor(array.dtype, &array.dims))
-        .collect();
-    let values: Vec<String> = of_role(Role::Output)
+    let values: Vec<String> = results()
         .map(|(i, _)| {
             writer.values[i]
                 .clone()
                 .expect("programs write all outputs")
         })
+        .collect();
+    let results: Vec<String> = results()
+        .map(|(_, array)| tensor(array.dtype, &array.dims))
         .collect();
     let (results, values) = (results.join(", "), values.join(", "));
     Ok(format!(
@@ -166,11 +175,11 @@ impl Writer<'_> {
                 }
                 Step::Total { from, to } => {
                     let (value, ty) = (self.current(*from), self.tensor(*from));
-                    let total = self.sum(&value, 1, &ty, "tensor<f32>");
+                    let [len, groups] = [from, to].map(|array| self.arrays[array.index()].dims[0]);
+                    let grouped = tensor(DType::F32, &[groups, len / groups]);
+                    let value = self.reshape(&value, &ty, &grouped);
                     let to_type = self.tensor(*to);
-                    let total = self.value(&format!(
-                        "stablehlo.reshape {total} : (tensor<f32>) -> {to_type}"
-                    ));
+                    let total = self.sum(&value, 1..2, &grouped, &to_type);
                     self.values[to.index()] = Some(total);
                 }
                 Step::Gather { from, to } => self.gather(*from, *to),
@@ -179,13 +188,13 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Sum over the first `leading` dimensions.
-    fn sum(&mut self, value: &str, leading: usize, from: &str, to: &str) -> String {
-        let summed: Vec<String> = (0..leading).map(|dim| dim.to_string()).collect();
-        let summed = summed.join(", ");
+    /// Sum over dimensions.
+    fn sum(&mut self, value: &str, over: Range<usize>, from: &str, to: &str) -> String {
+        let dimensions: Vec<String> = over.map(|dimension| dimension.to_string()).collect();
+        let dimensions = dimensions.join(", ");
         let zero = self.value("stablehlo.constant dense<0.0> : tensor<f32>");
         self.value(&format!(
-            "stablehlo.reduce({value} init: {zero}) applies stablehlo.add across dimensions = [{summed}] : ({from}, tensor<f32>) -> {to}"
+            "stablehlo.reduce({value} init: {zero}) applies stablehlo.add across dimensions = [{dimensions}] : ({from}, tensor<f32>) -> {to}"
         ))
     }
 
@@ -197,7 +206,7 @@ impl Writer<'_> {
             let before = tensor(DType::F32, &dims);
             let leading = dims.len() - target.dims.len();
             dims.drain(..leading);
-            value = self.sum(&value, leading, &before, &tensor(DType::F32, &dims));
+            value = self.sum(&value, 0..leading, &before, &tensor(DType::F32, &dims));
         }
         if dims != target.dims {
             let limits: Vec<String> = target.dims.iter().map(|n| format!("0:{n}")).collect();

@@ -95,10 +95,12 @@ impl VmemLedger {
                     let shape = scratch_shape(*layout, shape, target);
                     (TermKind::Scratch, padded_bytes(&shape, *dtype, target)?, 1)
                 }
-                Buffer::Stats { rows } => {
+                buffer @ Buffer::Stats { rows, .. } => {
                     let shape = scratch_shape(Layout::Rows, &[*rows], target);
                     let bytes = padded_bytes(&shape, DType::F32, target)?;
-                    (TermKind::Scratch, bytes.saturating_mul(2), 2)
+                    let values = buffer.values_per_row();
+                    let all = bytes.saturating_mul(values as u64);
+                    (TermKind::Scratch, all, values)
                 }
                 Buffer::Hbm { .. } | Buffer::Semaphore => continue,
             };

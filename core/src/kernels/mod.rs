@@ -1,3 +1,7 @@
-//! The kernels, one folder per op.
+//! The kernels, one folder per op; `softmax` holds what the ops on given logits share.
 
+pub mod entropy;
+pub mod grpo;
 pub mod linear_ce;
+pub mod logits_ce;
+pub mod softmax;

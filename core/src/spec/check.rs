@@ -219,7 +219,7 @@ pub(super) fn check(spec: &KernelSpec) -> Result<(), SpecError> {
             }
             Buffer::Hbm { operand } => check_blocks(spec, named, operand, Layout::Tile)?,
             Buffer::Scratch { shape, .. } => check_sizes(spec, named.name, shape)?,
-            Buffer::Stats { rows } => check_sizes(spec, named.name, &[*rows])?,
+            Buffer::Stats { rows, .. } => check_sizes(spec, named.name, &[*rows])?,
             Buffer::Semaphore => {}
         }
     }

@@ -204,12 +204,23 @@ pub enum Buffer {
     Stats {
         /// Number of rows.
         rows: usize,
+        /// Whether it keeps the moment that an entropy needs.
+        entropy: bool,
     },
     /// A semaphore for copies.
     Semaphore,
 }
 
 impl Buffer {
+    /// Vectors of one value per row that statistics consist of; 1 for everything else.
+    pub const fn values_per_row(&self) -> usize {
+        match self {
+            Self::Stats { entropy: true, .. } => 3,
+            Self::Stats { .. } => 2,
+            _ => 1,
+        }
+    }
+
     /// The array operand, if the buffer has one.
     pub fn operand(&self) -> Option<&Blocked> {
         match self {
@@ -435,6 +446,20 @@ impl SpecBuilder {
         }
     }
 
+    /// Adds an i32 scratch vector with one element per row, for labels.
+    pub fn scratch_labels(&mut self, name: &'static str, len: usize) -> RowsRef {
+        let (dtype, layout, shape) = (DType::I32, Layout::Rows, [len].into());
+        let buffer = Buffer::Scratch {
+            dtype,
+            layout,
+            shape,
+        };
+        RowsRef {
+            buffer: self.push(name, buffer),
+            len,
+        }
+    }
+
     /// Adds an f32 scratch vector with one element per column.
     pub fn scratch_columns(&mut self, name: &'static str, len: usize) -> ColumnsRef {
         ColumnsRef {
@@ -443,10 +468,10 @@ impl SpecBuilder {
         }
     }
 
-    /// Adds running logsumexp statistics for `rows` rows.
-    pub fn stats(&mut self, name: &'static str, rows: usize) -> StatsRef {
+    /// Adds running logsumexp statistics for `rows` rows, with the moment of an entropy if asked.
+    pub fn stats(&mut self, name: &'static str, rows: usize, entropy: bool) -> StatsRef {
         StatsRef {
-            buffer: self.push(name, Buffer::Stats { rows }),
+            buffer: self.push(name, Buffer::Stats { rows, entropy }),
             len: rows,
         }
     }

@@ -6,7 +6,7 @@ use super::logits::{Logits, Position};
 use super::{LinearCe, LinearCeError};
 use crate::DType;
 use crate::expr::Expr;
-use crate::ops::{Delta, TileOps};
+use crate::ops::{Delta, OneHot, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{RowsRef, ScalarsRef, Span, TileRef};
@@ -80,12 +80,16 @@ impl Coefficients {
     /// The delta of the rows of `span`, for logits whose first column is `first_column`.
     pub(super) fn delta<I: Copy>(&self, span: Span<I>, first_column: I) -> Delta<I> {
         Delta {
+            scale: 1.0,
             lse: self.lse.span(span),
             probability: self.probability.span(span),
-            one_hot: self.one_hot.span(span),
+            log_probability: None,
+            one_hot: Some(OneHot {
+                coefficient: self.one_hot.span(span),
+                labels: self.labels.span(span),
+                first_column,
+            }),
             uniform: self.uniform.map(|rows| rows.span(span)),
-            labels: self.labels.span(span),
-            first_column,
             soft_cap: self.problem.options.soft_cap,
         }
     }

@@ -4,11 +4,12 @@ use super::blocks::Blocks;
 use super::logits::{Logits, Position};
 use super::{LinearCe, LinearCeError};
 use crate::DType;
-use crate::expr::{Expr, Int, Leaf};
-use crate::ops::{Accumulate, TileOps};
+use crate::expr::Expr;
+use crate::kernels::softmax::{Fold, Statistics, Wanted};
+use crate::ops::TileOps;
 use crate::program::Kernel;
 use crate::spec::{AxisId, Blocked, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{RowsRef, Span, StatsRef};
+use crate::view::{RowsRef, Span};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
@@ -25,9 +26,7 @@ pub struct Forward {
     weight: Option<RowsRef>,
     loss: RowsRef,
     lse: RowsRef,
-    stats: StatsRef,
-    label_logit: RowsRef,
-    logit_sum: Option<RowsRef>,
+    statistics: Statistics,
 }
 
 impl Forward {
@@ -61,10 +60,13 @@ impl Forward {
             .then(|| spec.input_rows("weight", per_row(DType::F32)));
         let loss = spec.output_rows("loss", per_row(DType::F32));
         let lse = spec.output_rows("lse", per_row(DType::F32));
-        let stats = spec.stats("logsumexp", blocks.b);
-        let label_logit = spec.scratch_rows("label_logit", blocks.b);
-        let logit_sum = (problem.options.label_smoothing > 0.0)
-            .then(|| spec.scratch_rows("logit_sum", blocks.b));
+        let wanted = Wanted {
+            label_logit: true,
+            logit_sum: problem.options.label_smoothing > 0.0,
+            entropy: false,
+        };
+        let (vocab, b) = (problem.vocab, blocks.b);
+        let statistics = Statistics::declare(&mut spec, wanted, vocab, 1.0, b, b);
         Ok(Self {
             spec: spec.build()?,
             problem: *problem,
@@ -76,41 +78,35 @@ impl Forward {
             weight,
             loss,
             lse,
-            stats,
-            label_logit,
-            logit_sum,
+            statistics,
         })
     }
 
     fn fold<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
-        let column = t.program_id(self.columns);
-        let left = self.logits.columns_left(t, column);
-        let z = self.logits.values.rows(span);
-        if let Some(sum) = self.logit_sum {
-            let inside = Int::Leaf(Leaf::Column(Some(column * self.blocks.v as i64)))
-                .less_than(self.problem.vocab as i32);
-            let value = inside.select(Expr::leaf(z), 0.0);
-            t.row_sum(sum.span(span), self.blocks.v, value, Accumulate::Add);
-        }
-        if self.logits.ragged_columns() {
-            t.mask_columns(z, left, f32::NEG_INFINITY);
-        }
-        t.online_logsumexp(self.stats.span(span), z);
-        t.one_hot_select(
-            self.label_logit.span(span),
-            z,
-            self.labels.span(span),
-            column * self.blocks.v as i64,
-        );
+        let fold = Fold {
+            logits: self.logits.values.rows(span),
+            stats: span,
+            rows: span,
+            labels: Some(self.labels.span(span)),
+            first_column: t.program_id(self.columns) * self.blocks.v as i64,
+        };
+        self.statistics.fold(t, fold);
     }
 
     fn finish<T: TileOps>(&self, t: &T) {
         let options = &self.problem.options;
-        t.finish_logsumexp(self.lse, self.stats);
+        let Statistics {
+            stats,
+            label_logit,
+            logit_sum,
+            ..
+        } = self.statistics;
+        t.finish_logsumexp(self.lse, stats);
         let lse = || Expr::leaf(self.lse);
         let smoothing = options.label_smoothing;
-        let mut loss = lse() - Expr::leaf(self.label_logit) * (1.0 - smoothing);
-        if let Some(sum) = self.logit_sum {
+        let label_logit = label_logit.expect("the label logit is wanted");
+        let mut loss = lse() - Expr::leaf(label_logit) * (1.0 - smoothing);
+        if let Some(sum) = logit_sum {
             loss = loss - Expr::leaf(sum) * (smoothing / self.problem.vocab as f32);
         }
         if options.z_loss > 0.0 {
@@ -133,11 +129,7 @@ impl Kernel for Forward {
     fn body<T: TileOps>(&self, t: &T) {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
         t.when(first, || {
-            t.reset_logsumexp(self.stats);
-            t.fill_rows(self.label_logit, 0.0);
-            if let Some(sum) = self.logit_sum {
-                t.fill_rows(sum, 0.0);
-            }
+            self.statistics.reset(t, Span::all(self.blocks.b));
         });
         self.logits.compute(t, |span| self.fold(t, span));
         let last = t.and(t.is_last(self.columns), t.is_last(self.hidden));

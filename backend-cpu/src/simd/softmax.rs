@@ -1,0 +1,520 @@
+//! The two loops of a softmax over logits in memory: statistics of a row, and its gradient.
+//!
+//! Both read each logit once, in the type it is stored in. Where the logits do not fit the caches they are
+//! as fast as memory, provided that the arithmetic of a vector takes less time than its bytes: about
+//! fifteen instructions, most of them the exponential.
+
+use half::bf16;
+
+use super::Values;
+use super::math;
+use super::slices::{MOST_LANES, Map, ShiftedExp};
+use super::vector::{Kernel, Vector};
+
+/// A stored number that is read as f32.
+pub(super) trait Element: Copy {
+    const ABSENT: Self;
+    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V;
+    fn store<V: Vector>(vector: V, to: &mut [Self]);
+}
+
+impl Element for f32 {
+    const ABSENT: Self = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
+        V::load(isa, from)
+    }
+
+    #[inline(always)]
+    fn store<V: Vector>(vector: V, to: &mut [Self]) {
+        vector.store(to);
+    }
+}
+
+impl Element for bf16 {
+    const ABSENT: Self = bf16::NEG_INFINITY;
+
+    #[inline(always)]
+    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
+        V::load_bf16(isa, from)
+    }
+
+    #[inline(always)]
+    fn store<V: Vector>(vector: V, to: &mut [Self]) {
+        vector.store_bf16(to);
+    }
+}
+
+/// Running statistics of a row of `z`: a monoid whose neutral element is [`Statistics::NONE`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Statistics {
+    /// `m`, the largest `z`, of those that are numbers.
+    pub max: f32,
+    /// `l = Σ e^(z - m)`: NaN if a `z` is.
+    pub sum: f32,
+    /// `t = Σ (z - m) e^(z - m)`; 0 if it is not kept.
+    pub moment: f32,
+}
+
+impl Statistics {
+    /// Those of no elements.
+    pub const NONE: Self = Self {
+        max: f32::NEG_INFINITY,
+        sum: 0.0,
+        moment: 0.0,
+    };
+
+    /// Those of both.
+    pub fn merge(self, other: Self) -> Self {
+        // Maxima are numbers or infinite.
+        let max = self.max.max(other.max);
+        let [a, b] = [self, other].map(|side| side.relative_to(max));
+        Self {
+            max,
+            sum: a.sum + b.sum,
+            moment: a.moment + b.moment,
+        }
+    }
+
+    fn relative_to(self, max: f32) -> Self {
+        if self.max == max || self.sum == 0.0 {
+            return Self { max, ..self };
+        }
+        let down = self.max - max;
+        let factor = down.exp();
+        Self {
+            max,
+            sum: self.sum * factor,
+            // Where the factor is 0 the difference may be infinite.
+            moment: match factor {
+                0.0 => 0.0,
+                _ => (self.moment + self.sum * down) * factor,
+            },
+        }
+    }
+
+    /// `m + ln l`
+    pub fn lse(&self) -> f32 {
+        self.max + self.sum.ln()
+    }
+
+    /// `-Σ p ln p = ln l - t / l`
+    pub fn entropy(&self) -> f32 {
+        self.sum.ln() - self.moment / self.sum
+    }
+}
+
+/// `e^x` is 0 below: a smaller exponent would only make `0 * -inf`.
+const LEAST_EXPONENT: f32 = -105.0;
+
+/// Statistics of `scale * x` after those of `before`.
+///
+/// All lanes share one maximum, which moves a few times at the start of a row and hardly ever after: the
+/// n-th of unordered values is the largest so far with probability 1/n.
+pub(super) struct Online<'a, T, const MOMENT: bool> {
+    pub(super) before: Statistics,
+    pub(super) x: &'a [T],
+    pub(super) scale: f32,
+}
+
+/// Four vectors of running sums over one maximum. A type, because a closure would not be inlined into the
+/// function that has the instruction set.
+#[derive(Clone, Copy)]
+struct Running<V> {
+    max: V,
+    sums: [V; 4],
+    moments: [V; 4],
+}
+
+impl<V: Vector> Running<V> {
+    #[inline(always)]
+    fn push<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T], scale: V) {
+        let mut z = [scale; 4];
+        for (i, z) in z.iter_mut().enumerate() {
+            *z = T::load::<V>(isa, &x[i * V::LANES..]).mul(scale);
+        }
+        // `Vector::max` takes its second operand where either is NaN, so that no NaN is left; it shows in
+        // the sum.
+        let max = self.max;
+        let largest = (z[0].max(max).max(z[1].max(max))).max(z[2].max(max).max(z[3].max(max)));
+        if V::any(max.less_than(largest)) {
+            self.raise::<MOMENT>(isa, V::splat(isa, largest.largest()));
+        }
+        for (i, z) in z.into_iter().enumerate() {
+            let exponent = z.sub(self.max);
+            let e = math::exp(isa, exponent);
+            self.sums[i] = self.sums[i].add(e);
+            if MOMENT {
+                let exponent = V::splat(isa, LEAST_EXPONENT).max(exponent);
+                self.moments[i] = e.mul_add(exponent, self.moments[i]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, max: V) {
+        let down = self.max.sub(max);
+        let factor = math::exp(isa, down);
+        // Where the factor is 0 the difference may be infinite.
+        let down = V::splat(isa, LEAST_EXPONENT).max(down);
+        for (sum, moment) in self.sums.iter_mut().zip(&mut self.moments) {
+            if MOMENT {
+                *moment = sum.mul_add(down, *moment).mul(factor);
+            }
+            *sum = sum.mul(factor);
+        }
+        self.max = max;
+    }
+}
+
+#[inline(always)]
+fn total<V: Vector>(parts: [V; 4]) -> f32 {
+    parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
+}
+
+impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
+    type Output = Statistics;
+
+    #[inline(always)]
+    fn run<V: Vector>(self, isa: V::Isa) -> Statistics {
+        let Self { before, x, scale } = self;
+        let zero = V::splat(isa, 0.0);
+        let scale = V::splat(isa, scale);
+        let mut running = Running {
+            // A finite start: z - m of an absent element must not be NaN.
+            max: V::splat(isa, before.max.max(f32::MIN)),
+            sums: [zero; 4],
+            moments: [zero; 4],
+        };
+        let mut chunks = x.chunks_exact(4 * V::LANES);
+        for x in &mut chunks {
+            running.push::<T, MOMENT>(isa, x, scale);
+        }
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut padded = [T::ABSENT; 4 * MOST_LANES];
+            padded[..rest.len()].copy_from_slice(rest);
+            running.push::<T, MOMENT>(isa, &padded, scale);
+        }
+        let found = Statistics {
+            max: running.max.largest(),
+            sum: total(running.sums),
+            moment: total(running.moments),
+        };
+        match found.sum {
+            // Nothing but absent elements.
+            0.0 => before,
+            _ => before.merge(found),
+        }
+    }
+}
+
+/// Coefficients of the gradient of a softmax loss with respect to `scale * x`, but for the label; see
+/// [`Simd::softmax_delta`](super::Simd::softmax_delta).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SoftmaxDelta {
+    /// Factor on the logits.
+    pub scale: f32,
+    /// Logsumexp of the scaled logits.
+    pub lse: f32,
+    /// Coefficient of `p`.
+    pub probability: f32,
+    /// Coefficient of `p log p`.
+    pub log_probability: f32,
+    /// What is subtracted everywhere.
+    pub uniform: f32,
+}
+
+/// Without `p log p`.
+#[derive(Clone, Copy)]
+pub(super) struct Plain(pub(super) SoftmaxDelta);
+
+impl Map for Plain {
+    #[inline(always)]
+    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
+        let delta = self.0;
+        let p = ShiftedExp(delta.lse).apply(isa, x.mul(V::splat(isa, delta.scale)));
+        p.mul_add(
+            V::splat(isa, delta.probability),
+            V::splat(isa, -delta.uniform),
+        )
+    }
+}
+
+/// With `p log p`.
+#[derive(Clone, Copy)]
+pub(super) struct WithEntropy(pub(super) SoftmaxDelta);
+
+impl Map for WithEntropy {
+    #[inline(always)]
+    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
+        let c = |value| V::splat(isa, value);
+        let delta = self.0;
+        let log_p = x.mul(c(delta.scale)).sub(c(delta.lse));
+        let p = math::exp(isa, log_p);
+        let log_p = c(LEAST_EXPONENT).max(log_p);
+        let coefficient = log_p.mul_add(c(delta.log_probability), c(delta.probability));
+        p.mul_add(coefficient, c(-delta.uniform))
+    }
+}
+
+/// `out = map(x)`, each in its own type.
+pub(super) struct MapStored<'a, O, T, M> {
+    pub(super) out: &'a mut [O],
+    pub(super) x: &'a [T],
+    pub(super) map: M,
+}
+
+/// Four vectors side by side: the exponential is one long chain of dependent instructions.
+#[inline(always)]
+fn map_four<V: Vector, O: Element, T: Element, M: Map>(
+    isa: V::Isa,
+    out: &mut [O],
+    x: &[T],
+    map: M,
+) {
+    let mut vectors = [V::splat(isa, 0.0); 4];
+    for (i, vector) in vectors.iter_mut().enumerate() {
+        *vector = map.apply(isa, T::load::<V>(isa, &x[i * V::LANES..]));
+    }
+    for (i, vector) in vectors.into_iter().enumerate() {
+        O::store(vector, &mut out[i * V::LANES..]);
+    }
+}
+
+impl<O: Element, T: Element, M: Map> Kernel for MapStored<'_, O, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, isa: V::Isa) {
+        let Self { out, x, map } = self;
+        let mut four_out = out.chunks_exact_mut(4 * V::LANES);
+        let four_x = x.chunks_exact(4 * V::LANES);
+        let rest = four_x.remainder();
+        for (out, x) in (&mut four_out).zip(four_x) {
+            map_four::<V, O, T, M>(isa, out, x, map);
+        }
+        let out = four_out.into_remainder();
+        if !out.is_empty() {
+            let mut padded = [T::ABSENT; 4 * MOST_LANES];
+            padded[..rest.len()].copy_from_slice(rest);
+            let mut results = [O::ABSENT; 4 * MOST_LANES];
+            map_four::<V, O, T, M>(isa, &mut results, &padded, map);
+            out.copy_from_slice(&results[..out.len()]);
+        }
+    }
+}
+
+/// Numbers to write to, in the type they are stored in.
+#[derive(Debug)]
+pub enum ValuesMut<'a> {
+    /// 32-bit floats.
+    F32(&'a mut [f32]),
+    /// 16-bit brain floats.
+    Bf16(&'a mut [bf16]),
+}
+
+impl ValuesMut<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+}
+
+impl super::Simd {
+    /// The statistics of `scale * x` after those of `before`, in one pass; with the moment if asked.
+    pub fn softmax_statistics(
+        self,
+        before: Statistics,
+        x: Values<'_>,
+        scale: f32,
+        moment: bool,
+    ) -> Statistics {
+        match (x, moment) {
+            (Values::F32(x), false) => self.run(Online::<_, false> { before, x, scale }),
+            (Values::F32(x), true) => self.run(Online::<_, true> { before, x, scale }),
+            (Values::Bf16(x), false) => self.run(Online::<_, false> { before, x, scale }),
+            (Values::Bf16(x), true) => self.run(Online::<_, true> { before, x, scale }),
+        }
+    }
+
+    /// `out = (probability + log_probability log p) p - uniform` with `log p = scale * x - lse`: the
+    /// derivative of a softmax loss by its scaled logits, but for the label. `p log p` is 0 where `p` is.
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub fn softmax_delta(self, out: ValuesMut<'_>, x: Values<'_>, delta: SoftmaxDelta) {
+        super::same_length(out.len(), x.len());
+        if delta.log_probability == 0.0 {
+            self.map_stored(out, x, Plain(delta));
+        } else {
+            self.map_stored(out, x, WithEntropy(delta));
+        }
+    }
+
+    fn map_stored(self, out: ValuesMut<'_>, x: Values<'_>, map: impl Map) {
+        match (out, x) {
+            (ValuesMut::F32(out), Values::F32(x)) => self.run(MapStored { out, x, map }),
+            (ValuesMut::F32(out), Values::Bf16(x)) => self.run(MapStored { out, x, map }),
+            (ValuesMut::Bf16(out), Values::F32(x)) => self.run(MapStored { out, x, map }),
+            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.run(MapStored { out, x, map }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Simd;
+    use super::*;
+
+    /// Values in -8..8 without pattern.
+    fn values(length: usize) -> Vec<f32> {
+        (0..length as u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 20) as f32 - 8.0)
+            .collect()
+    }
+
+    fn exact(x: &[f32], scale: f32) -> (f64, f64) {
+        let z: Vec<f64> = x.iter().map(|&x| f64::from(x * scale)).collect();
+        let lse = z.iter().map(|z| z.exp()).sum::<f64>().ln();
+        let entropy = z.iter().map(|z| (lse - z) * (z - lse).exp()).sum();
+        (lse, entropy)
+    }
+
+    #[test]
+    fn statistics_match_f64_however_the_row_is_cut() {
+        for simd in Simd::available() {
+            for length in [1, 7, 16, 63, 64, 65, 130, 1000] {
+                let x = values(length);
+                for scale in [1.0, 0.3, 4.0] {
+                    let (lse, entropy) = exact(&x, scale);
+                    for cut in [0, 1, length / 2, length] {
+                        let parts = [&x[..cut], &x[cut..]];
+                        let found = parts.into_iter().fold(Statistics::NONE, |before, x| {
+                            simd.softmax_statistics(before, Values::F32(x), scale, true)
+                        });
+                        let close = |got: f32, exact: f64| {
+                            (f64::from(got) - exact).abs() < 4e-6 * (1.0 + exact.abs())
+                        };
+                        assert!(
+                            close(found.lse(), lse),
+                            "{simd} {length} {cut}: {found:?} {lse}"
+                        );
+                        assert!(
+                            close(found.entropy(), entropy),
+                            "{simd} {length} {cut}: {found:?} {entropy}"
+                        );
+                        let without = parts.into_iter().fold(Statistics::NONE, |before, x| {
+                            simd.softmax_statistics(before, Values::F32(x), scale, false)
+                        });
+                        assert_eq!((without.max, without.sum), (found.max, found.sum));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bf16_is_read_as_the_f32_it_is() {
+        for simd in Simd::available() {
+            let narrow: Vec<bf16> = values(200).into_iter().map(bf16::from_f32).collect();
+            let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+            let of = |x| simd.softmax_statistics(Statistics::NONE, x, 0.5, true);
+            assert_eq!(of(Values::Bf16(&narrow)), of(Values::F32(&wide)));
+        }
+    }
+
+    #[test]
+    fn absent_elements_count_as_nothing_and_nan_as_nan() {
+        for simd in Simd::available() {
+            let of = |before, x: &[f32]| simd.softmax_statistics(before, Values::F32(x), 1.0, true);
+            let absent = [f32::NEG_INFINITY; 70];
+            assert_eq!(of(Statistics::NONE, &absent), Statistics::NONE);
+            assert_eq!(of(Statistics::NONE, &[]), Statistics::NONE);
+            let one = of(of(Statistics::NONE, &absent), &[2.5]);
+            assert_eq!((one.lse(), one.entropy()), (2.5, 0.0));
+            let mut x = vec![1.0; 200];
+            x[17] = f32::NEG_INFINITY;
+            let found = of(of(Statistics::NONE, &x), &absent);
+            assert!((found.entropy() - 199_f32.ln()).abs() < 1e-6);
+            for value in [f32::NAN, f32::INFINITY] {
+                for at in [0, 63, 64, 150, 199] {
+                    let mut x = x.clone();
+                    x[at] = value;
+                    let found = of(Statistics::NONE, &x);
+                    assert!(
+                        found.lse().is_nan() && found.entropy().is_nan(),
+                        "{simd} {at}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn delta_in_every_combination_of_types() {
+        let delta = SoftmaxDelta {
+            scale: 0.75,
+            lse: 3.25,
+            probability: 0.875,
+            log_probability: -0.5,
+            uniform: 0.015_625,
+        };
+        let plain = SoftmaxDelta {
+            log_probability: 0.0,
+            ..delta
+        };
+        for simd in Simd::available() {
+            for (length, delta) in [0, 1, 15, 64, 65, 200]
+                .into_iter()
+                .flat_map(|n| [(n, delta), (n, plain)])
+            {
+                let narrow: Vec<bf16> = values(length).into_iter().map(bf16::from_f32).collect();
+                let x: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+                let mut out = vec![f32::NAN; length];
+                simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta);
+                for (&x, &out) in x.iter().zip(&out) {
+                    let log_p = f64::from(x * delta.scale - delta.lse);
+                    let factor =
+                        f64::from(delta.probability) + f64::from(delta.log_probability) * log_p;
+                    let exact = factor * log_p.exp() - f64::from(delta.uniform);
+                    assert!(
+                        (f64::from(out) - exact).abs() < 4e-6 * (1.0 + exact.abs()),
+                        "{simd} {length}"
+                    );
+                }
+                let mut again = vec![f32::NAN; length];
+                simd.softmax_delta(ValuesMut::F32(&mut again), Values::Bf16(&narrow), delta);
+                assert_eq!(again, out, "{simd} {length}");
+                let rounded: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
+                for x in [Values::F32(&x), Values::Bf16(&narrow)] {
+                    let mut out = vec![bf16::NAN; length];
+                    simd.softmax_delta(ValuesMut::Bf16(&mut out), x, delta);
+                    assert_eq!(out, rounded, "{simd} {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn p_log_p_of_an_absent_column_is_zero() {
+        for simd in Simd::available() {
+            let delta = SoftmaxDelta {
+                scale: 1.0,
+                lse: 0.0,
+                probability: 1.0,
+                log_probability: 1.0,
+                uniform: 0.0,
+            };
+            let mut out = [f32::NAN; 3];
+            let x = [f32::NEG_INFINITY, -1e30, f32::NAN];
+            simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta);
+            assert_eq!(out[..2], [0.0, 0.0]);
+            assert!(out[2].is_nan());
+        }
+    }
+}

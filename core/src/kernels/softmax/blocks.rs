@@ -1,0 +1,109 @@
+//! Block sizes of the ops on logits.
+
+use super::logits::check_size;
+use super::{Logits, LogitsError};
+use crate::target::Target;
+
+/// How a pass over logits is cut up, elements.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Blocks {
+    /// Tokens of a block (the time block).
+    pub b: usize,
+    /// Vocabulary columns of a block.
+    pub v: usize,
+    /// Tokens of a window of a per-token vector, a multiple of `b`. A TPU takes such windows in
+    /// multiples of its 128 lanes only; the blocks of logits in them may be lower.
+    pub vector: usize,
+    /// Tokens handled at once within a block: what a TPU holds in registers.
+    pub sub_tile: usize,
+}
+
+/// Rows that one register holds of bf16, two of f32.
+const TPU_SUB_TILE: usize = 16;
+
+impl Blocks {
+    /// Blocks of `b` tokens and `v` columns, vectors and sub-tiles of `b` tokens.
+    pub const fn new(b: usize, v: usize) -> Self {
+        Self {
+            b,
+            v,
+            vector: b,
+            sub_tile: b,
+        }
+    }
+
+    /// Blocks of `b` tokens and `v` columns as `target` takes them.
+    pub fn for_target(b: usize, v: usize, target: &Target) -> Self {
+        Self {
+            vector: b.max(1).next_multiple_of(target.lanes.value),
+            sub_tile: b.min(TPU_SUB_TILE),
+            ..Self::new(b, v)
+        }
+    }
+
+    /// Tokens rounded up to whole vectors.
+    pub(super) fn vectors(&self, logits: &Logits) -> usize {
+        logits.tokens().div_ceil(self.vector)
+    }
+
+    pub(super) fn check(&self, logits: &Logits) -> Result<(), LogitsError> {
+        for (name, size) in [
+            ("token block b", self.b),
+            ("vocabulary block v", self.v),
+            ("tokens of a vector", self.vector),
+            ("tokens of a sub-tile", self.sub_tile),
+        ] {
+            check_size(name, size)?;
+        }
+        let multiple = |name, value: usize, of, divisor| {
+            if value.is_multiple_of(divisor) {
+                return Ok(());
+            }
+            Err(LogitsError::NoMultiple {
+                name,
+                value,
+                of,
+                divisor,
+            })
+        };
+        multiple("tokens of a vector", self.vector, "token block b", self.b)?;
+        if self.vector != self.b {
+            // The blocks of the last vector would lie outside the logits.
+            let of = "the tokens of a vector of several blocks";
+            multiple("tokens", logits.tokens(), of, self.vector)?;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of both passes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Schedule {
+    /// Blocks of the forward pass.
+    pub forward: Blocks,
+    /// Blocks of the backward pass.
+    pub backward: Blocks,
+}
+
+impl Schedule {
+    /// The same blocks for both passes.
+    pub const fn new(blocks: Blocks) -> Self {
+        Self {
+            forward: blocks,
+            backward: blocks,
+        }
+    }
+
+    /// Blocks for a CPU with `threads` threads. Forward, whole rows: logits are read where they
+    /// lie. Backward, blocks whose gradient stays in `cache_bytes` of fast cache until it is copied out.
+    pub fn for_cache(logits: &Logits, threads: usize, cache_bytes: usize) -> Self {
+        let (tokens, vocab) = (logits.tokens(), logits.vocab());
+        let rows = |at_most: usize| tokens.div_ceil(threads.max(1)).clamp(1, at_most);
+        let most_columns = (cache_bytes / 16).max(1024) / 4;
+        let parts = vocab.div_ceil(most_columns);
+        Self {
+            forward: Blocks::new(rows(64), vocab),
+            backward: Blocks::new(rows(4), vocab.div_ceil(parts).next_multiple_of(16)),
+        }
+    }
+}
