@@ -29,6 +29,7 @@ pub mod emission;
 pub mod execute;
 pub mod kernel;
 pub mod op;
+pub mod schedule;
 pub mod steps;
 pub mod tally;
 pub mod timing;
