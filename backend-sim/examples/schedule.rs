@@ -8,7 +8,14 @@ fn main() {
         let line = line.unwrap();
         let (target, file) = line.split_once(' ').unwrap();
         let target: &'static Target = tilecast_core::target::TARGETS.iter().find(|t| t.name == target).unwrap();
-        let machine = Machine::new(target);
+        let mut machine = Machine::new(target);
+        for pair in std::env::var("FIT").unwrap_or_default().split(',').filter(|p| !p.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap();
+            for (n, v) in machine.fitted() { if n == name { *v = value.parse().unwrap(); } }
+        }
+        if std::env::var("DUMP").is_ok() { for (n, v) in machine.fitted() { println!("{n} {v}"); } return; }
+
+        if file.is_empty() { continue; }
         let text = std::fs::read_to_string(file).unwrap();
         let module = match Module::parse(&text) { Ok(m) => m, Err(e) => { println!("{{\"file\":\"{file}\",\"error\":\"parse {e}\"}}"); continue; } };
         let start = std::time::Instant::now();

@@ -48,6 +48,11 @@ impl Account {
         entry.dies = entry.dies.max(end);
     }
 
+    /// When the last of these is read, as far as is known.
+    pub fn dead(&self, entries: &[u32]) -> f64 {
+        (entries.iter().map(|&entry| self.entries[entry as usize].dies)).fold(0.0, f64::max)
+    }
+
     /// The most registers that hold values at once.
     pub fn peak(&self) -> f64 {
         let mut events: Vec<(f64, f32)> = Vec::with_capacity(2 * self.entries.len());

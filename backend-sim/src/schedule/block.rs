@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::account::Account;
 use super::timeline::{Span, Timeline};
 use super::unit::{Machine, Unit};
-use super::vector::{Group, Vector};
+use super::vector::{Group, Pending, Vector};
 
 /// Slots that one register of the result of an element-wise operation takes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -37,6 +37,8 @@ pub struct Block<'a> {
     pub timeline: Timeline,
     /// Registers held so far.
     pub account: Account,
+    /// Entries of the results of the last two products.
+    results: Vec<Vec<u32>>,
     /// Its number, by which values of other blocks are told apart.
     pub number: u32,
 }
@@ -67,6 +69,7 @@ impl<'a> Block<'a> {
             machine,
             timeline: Timeline::new(machine),
             account: Account::default(),
+            results: Default::default(),
             number,
         }
     }
@@ -94,10 +97,16 @@ impl<'a> Block<'a> {
 
     /// Enters the groups of a new value in the account.
     fn hold(&mut self, value: &mut Vector) {
+        self.hold_part(value, 1.0);
+    }
+
+    /// The same for a value of which only a part is alive at a time: register by register, the
+    /// scheduler lets the next operation follow.
+    fn hold_part(&mut self, value: &mut Vector, part: f64) {
         value.block = self.number;
         value.entries = value
             .groups()
-            .map(|group| (self.account).born(group.registers(), value.ready[group.index]))
+            .map(|group| (self.account).born(part * group.registers(), value.ready[group.index]))
             .collect();
     }
 
@@ -108,6 +117,7 @@ impl<'a> Block<'a> {
 
     /// An operation on each register of the result, from the same position of each input.
     pub fn element_wise(&mut self, inputs: &[&Vector], bits: u32, cost: Cost) -> Vector {
+        debug_assert!(inputs.iter().all(|v| v.pending.is_none()));
         let most = |f: fn(&Vector) -> usize| inputs.iter().map(|v| f(v)).max().unwrap_or(1);
         let rows = most(|v| v.rows.registers);
         let columns = most(|v| v.columns.registers);
@@ -136,28 +146,88 @@ impl<'a> Block<'a> {
                 self.used(input, &group, span);
             }
         }
-        self.hold(&mut out);
+        self.hold_part(&mut out, self.machine.temporaries);
         out
     }
 
-    /// Registers read from VMEM, `loads` slots and `valu` operations each, none before `ready`.
-    pub fn load(&mut self, mut out: Vector, ready: f64, loads: f64, valu: f64) -> Vector {
-        for group in out.groups() {
-            let n = group.registers();
-            let span = self.timeline.take(Unit::Load, ready, n * loads);
-            let mut done = span.end + self.machine.load_latency;
-            if valu > 0.0 {
-                let start = span.start + self.machine.load_latency;
-                done = done.max(self.timeline.take(Unit::Valu, start, n * valu).end)
-                    + self.machine.valu_latency;
-            }
-            out.ready[group.index] = done;
-        }
+    /// Registers read from VMEM.
+    pub fn load(&mut self, mut out: Vector, pending: Pending) -> Vector {
         out.block = self.number;
+        for group in out.groups() {
+            self.load_group(&mut out, &group, pending);
+        }
+        self.enter_loaded(&mut out);
+        out
+    }
+
+    fn load_group(&mut self, out: &mut Vector, group: &Group, pending: Pending) {
+        let n = group.registers();
+        let span = (self.timeline).take(Unit::Load, pending.ready, n * pending.loads);
+        let mut done = span.end + self.machine.load_latency;
+        if pending.valu > 0.0 {
+            let start = span.start + self.machine.load_latency;
+            let span = self.timeline.take(Unit::Valu, start, n * pending.valu);
+            done = done.max(span.end) + self.machine.valu_latency;
+        }
+        out.ready[group.index] = done;
+    }
+
+    fn enter_loaded(&mut self, out: &mut Vector) {
         out.entries = (out.groups())
             .map(|group| self.account.loaded(group.registers()))
             .collect();
-        out
+    }
+
+    /// Loads the operands of a product that are still in memory: along the contraction, both at once,
+    /// for the first columns of the result; then the other columns.
+    fn fetch(&mut self, lhs: &mut Vector, rhs: &mut Vector, p: &Product) {
+        let along = |v: &Vector, rows: bool, k: usize, of: usize| {
+            let extent = if rows { v.rows } else { v.columns };
+            let groups = extent.groups();
+            (k * groups / of, (k + 1) * groups / of)
+        };
+        let steps = super::vector::GROUPS;
+        let dim = self.machine.target.mxu_dim.value;
+        let rhs_first = |v: &Vector, group: &Group| match p.transpose_rhs {
+            true => group.row * (8 * 32 / v.bits as usize) < dim,
+            false => group.column * 128 < dim,
+        };
+        let loads = (lhs.pending, rhs.pending);
+        for k in 0..steps {
+            if let Some(pending) = loads.0 {
+                let (from, to) = along(lhs, p.transpose_lhs, k, steps);
+                let columns = lhs.columns.groups();
+                for group in lhs.groups() {
+                    let at = if p.transpose_lhs { group.index / columns } else { group.index % columns };
+                    if (from..to).contains(&at) {
+                        self.load_group(lhs, &group, pending);
+                    }
+                }
+            }
+            if let Some(pending) = loads.1 {
+                let (from, to) = along(rhs, !p.transpose_rhs, k, steps);
+                let columns = rhs.columns.groups();
+                for group in rhs.groups() {
+                    let at = if p.transpose_rhs { group.index % columns } else { group.index / columns };
+                    if (from..to).contains(&at) && rhs_first(rhs, &group) {
+                        self.load_group(rhs, &group, pending);
+                    }
+                }
+            }
+        }
+        if let Some(pending) = loads.1 {
+            for group in rhs.groups() {
+                if !rhs_first(rhs, &group) {
+                    self.load_group(rhs, &group, pending);
+                }
+            }
+        }
+        for v in [lhs, rhs] {
+            if v.pending.take().is_some() {
+                v.block = self.number;
+                self.enter_loaded(v);
+            }
+        }
     }
 
     /// Registers written to VMEM: when the last of them is.
@@ -362,7 +432,9 @@ impl<'a> Block<'a> {
         for group in input.groups() {
             self.used(input, &group, span);
         }
-        self.hold(&mut out);
+        // Rows enter the unit as their results are wanted.
+        out.block = self.number;
+        self.enter_loaded(&mut out);
         out
     }
 
@@ -381,12 +453,28 @@ impl<'a> Block<'a> {
             true => (16, target.vmatmul_bf16_cycles.value as f64),
             false => (8, target.vmatmul_f32_cycles.value as f64),
         };
+        // A unit of 256 x 256 takes two groups of rows at once where half of each of its sides is free.
+        let half = dim > 128 && p.k <= 128 && p.n <= 128;
+        let rows_per_op = if half { 2 * rows_per_op } else { rows_per_op };
         let stream = p.m.div_ceil(rows_per_op) as f64 * hold;
-        let (push_rows, push) = match rhs.bits == 16 {
+        let packed_weights = rhs.bits == 16 || (p.passes == 1.0 && machine.packs_weights());
+        let (push_rows, push) = match packed_weights {
             true => (16, target.matpush_bf16_cycles.value as f64),
             false => (8, target.matpush_f32_cycles.value as f64),
         };
-        let push = dim.div_ceil(push_rows) as f64 * push * if p.transpose_rhs { 2.0 } else { 1.0 };
+        // Weights are pushed in squares of 128 x 128.
+        let transposed = if p.transpose_rhs { machine.transposed_push() } else { 1.0 };
+        let lane_tiles = dim / 128;
+        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / lane_tiles as f64;
+        let squares = p.k.div_ceil(128) as f64;
+        let (mut lhs, mut rhs) = (lhs.clone(), rhs.clone());
+        let from_memory = lhs.pending.filter(|_| !p.transpose_lhs && p.passes == 1.0);
+        self.fetch(&mut lhs, &mut rhs, p);
+        let (lhs, rhs) = (&lhs, &rhs);
+        // A left operand that is a plain load is loaded again for other columns; one that took work
+        // stays in registers.
+        let kept = from_memory.is_none()
+            || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
         // Operands that are rounded or split on their way: for each pass beyond the first, both.
         let exact = p.passes > 1.0;
         let lhs_ready = match (p.transpose_lhs, exact) {
@@ -408,13 +496,21 @@ impl<'a> Block<'a> {
         };
         let lhs = lhs_ready.as_ref().unwrap_or(lhs);
         let split = if exact { 5.5 } else { 0.0 };
+        let mut parts = Vec::new();
         let lhs_split = exact.then(|| self.element_wise(&[lhs], lhs.bits, Cost::valu(split)));
+        if let Some(split) = &lhs_split {
+            let more = machine.split_registers() - 1.0;
+            for group in split.groups() {
+                let part = self.account.born(more * group.registers(), split.ready[group.index]);
+                self.account.used(part, split.ready[group.index], split.ready[group.index]);
+                parts.push(part);
+            }
+        }
         let rhs_split = exact.then(|| self.element_wise(&[rhs], rhs.bits, Cost::valu(split)));
         let (lhs, rhs) = (
             lhs_split.as_ref().unwrap_or(lhs),
             rhs_split.as_ref().unwrap_or(rhs),
         );
-        let lane_tiles = dim / 128;
         let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
@@ -429,23 +525,39 @@ impl<'a> Block<'a> {
         };
         let pops = match machine.accumulates() {
             true => 1.0,
+            false if lane_tiles > 1 && p.n <= 128 && p.k > 128 => 2.0 * p.passes * k_tiles as f64,
             false => p.passes * k_tiles as f64,
+        };
+        // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
+        let rounds = (k_tiles as f64 * p.passes / units).ceil();
+        let waits = rounds > 1.0 && !machine.accumulates();
+        let ahead: usize = std::env::var("AHEAD").map_or(4, |v| v.parse().unwrap());
+        let room = match self.results.len().checked_sub(ahead) {
+            Some(i) => self.account.dead(&self.results[i]),
+            None => 0.0,
         };
         let column_groups = out.columns.groups();
         for c in 0..column_groups {
             let first = c * out.columns.step;
             let size = out.columns.size(c);
             let weights = match p.transpose_rhs {
-                false => self.ready(rhs, [0, rhs.rows.registers], [first, first + size]),
+                false => self.ready(rhs, [0, 1], [first, first + size]),
                 true => {
                     let per = 8 * 32 / rhs.bits as usize;
                     let (a, b) = (first * 128 / per, (first + size) * 128 / per);
-                    self.ready(rhs, [a, b], [0, rhs.columns.registers])
+                    self.ready(rhs, [a, b], [0, 1])
                 }
             };
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
-            let pushed = (self.timeline).take(Unit::Push, weights, blocks * copies * push);
-            let start = pushed.start + push;
+            let pushed = (self.timeline).take(Unit::Push, weights, squares * size as f64 * p.passes * copies * push);
+            // Results wait in registers, so products do not run far ahead of what reads them.
+            let start = (pushed.start + push * (lane_tiles * lane_tiles) as f64).max(room);
+            if let Some(pending) = from_memory.filter(|_| !kept && c > 0 && !machine.accumulates()) {
+                let again = lhs.registers() as f64 * pending.loads * size.div_ceil(lane_tiles) as f64;
+                self.timeline.take(Unit::Load, pending.ready, again);
+            }
+            let mut began = f64::INFINITY;
+            let mut ended = 0.0_f64;
             for r in 0..out.rows.groups() {
                 let index = r * column_groups + c;
                 let group = Group {
@@ -458,8 +570,10 @@ impl<'a> Block<'a> {
                 let part = group.rows as f64 / out.rows.registers as f64;
                 let [from, to] = group.row_range().map(|row| row * lhs.rows.registers / out.rows.registers);
                 let rows = [from, to.max(from + 1)];
-                let there = self.ready(lhs, rows, [0, lhs.columns.registers]);
-                let span = self.timeline.take(Unit::Mxu, start.max(there), blocks * stream * part);
+                let there = self.ready(lhs, rows, [0, 1]);
+                let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
+                let mut span = self.timeline.take(Unit::Mxu, start.max(there), blocks * stream * part);
+                span.end = span.end.max(whole);
                 let arrives = span.end + machine.matmul_latency;
                 let n = group.registers();
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
@@ -484,13 +598,24 @@ impl<'a> Block<'a> {
                     column: 0,
                     columns: lhs.columns.registers,
                 };
-                self.used(lhs, &streamed, span);
+                began = began.min(span.start);
+                ended = ended.max(ready);
+                if kept || c == 0 {
+                    self.used(lhs, &streamed, span);
+                    parts.iter().for_each(|&part| self.account.used(part, span.start, span.end));
+                }
                 if p.accumulate {
                     self.used(acc, &group, Span { start: ready, end: ready });
                 }
             }
+            if waits {
+                let partial = (out.rows.registers * size.min(lane_tiles)) as f64;
+                let entry = self.account.born(partial, began + machine.matmul_latency);
+                self.account.used(entry, began + machine.matmul_latency, ended);
+            }
         }
         self.hold(&mut out);
+        self.results.push(out.entries.clone());
         out
     }
 }

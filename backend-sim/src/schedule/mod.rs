@@ -120,6 +120,10 @@ pub struct KernelSchedule {
     pub kinds: Vec<StepKind>,
     /// Number of operands with a window.
     pub windows: usize,
+    /// Grid axes of more than one step.
+    pub axes: usize,
+    /// Whether scalars are prefetched.
+    pub prefetched: bool,
     /// Scratch that is never read where it is stored; the compiler drops it.
     pub dropped: Vec<usize>,
 }
@@ -138,9 +142,10 @@ impl KernelSchedule {
 
     /// Cycles around the body of a step.
     pub fn step_cycles(&self, machine: &Machine) -> f64 {
-        let target = machine.target;
-        let more = self.windows.saturating_sub(2) as f64;
-        target.grid_step_cycles.value as f64 + more * target.grid_step_operand_cycles.value as f64
+        let [fixed, window, axis, prefetched] = machine.step_cycles;
+        let windows = self.windows as f64;
+        let scalars = f64::from(u8::from(self.prefetched));
+        fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis
     }
 
     /// Most registers that hold values at once.
@@ -176,6 +181,8 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
             .collect(),
         _ => Vec::new(),
     };
+    let axes = bounds.iter().filter(|&&n| n > 1).count();
+    let prefetched = module.integer_attribute(function, "scalar_prefetch").unwrap_or(0) > 0;
     let products_only = products_only(module);
     let mut forwarded = vec![false; module.value_count()];
     let scratch = scratch(module, function);
@@ -188,6 +195,8 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
             return Ok(KernelSchedule {
                 kinds,
                 windows,
+                axes,
+                prefetched,
                 dropped,
             });
         }
@@ -196,6 +205,8 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
     Ok(KernelSchedule {
         kinds,
         windows,
+        axes,
+        prefetched,
         dropped: Vec::new(),
     })
 }

@@ -54,6 +54,17 @@ impl Extent {
     }
 }
 
+/// A load that has not been placed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pending {
+    /// Not before this cycle.
+    pub ready: f64,
+    /// Loads for each register.
+    pub loads: f64,
+    /// Vector operations for each register.
+    pub valu: f64,
+}
+
 /// A vector value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Vector {
@@ -67,6 +78,8 @@ pub struct Vector {
     pub along_lanes: bool,
     /// Cycle at which each group is there, row-major.
     pub ready: Vec<f64>,
+    /// What a register costs to load, for a value that is loaded where a product reads it.
+    pub pending: Option<Pending>,
     /// The block that made it; in others it is there from the start.
     pub block: u32,
     /// The entry of each group in the account of registers of that block; empty for constants.
@@ -83,6 +96,7 @@ impl Vector {
             bits,
             along_lanes: false,
             ready: vec![ready; rows.groups() * columns.groups()],
+            pending: None,
             block: 0,
             entries: Vec::new(),
         }

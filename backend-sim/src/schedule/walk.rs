@@ -66,6 +66,8 @@ pub(super) struct Walk<'m> {
     /// For each memory, whether it was read from VMEM.
     pub read: Vec<bool>,
     products_only: &'m [bool],
+    /// For each value, whether it is the left operand of a product that contracts its rows.
+    transposed_lhs: Vec<bool>,
     /// Memories of prefetched scalars, which are taken to be 0.
     scalars: Vec<usize>,
     done: StepSchedule,
@@ -89,6 +91,7 @@ impl<'m> Walk<'m> {
             forwarded,
             read: vec![false; module.value_count()],
             products_only,
+            transposed_lhs: Vec::new(),
             scalars: Vec::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
@@ -100,6 +103,13 @@ impl<'m> Walk<'m> {
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };
+        let mut transposed = vec![false; self.module.value_count()];
+        self.module.walk(function, &mut |op| {
+            if self.module.op_name(op) == "tpu.matmul" && self.transposed(op).0 {
+                transposed[self.module.operands(op)[0].index()] = true;
+            }
+        });
+        self.transposed_lhs = transposed;
         let prefetched = self.module.integer_attribute(function, "scalar_prefetch").unwrap_or(0);
         let prefetched = usize::try_from(prefetched).unwrap_or(0);
         self.scalars = (self.module.arguments(entry).iter().skip(at.len()).take(prefetched))

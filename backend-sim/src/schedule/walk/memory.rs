@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
-use super::super::vector::Vector;
+use super::super::vector::{Pending, Vector};
 use super::super::{Direction, Transfer};
 use super::{Known, Stored, View, Walk};
 
@@ -129,10 +129,18 @@ impl Walk<'_> {
         }
         let packed = bits < 32;
         let (loads, valu) = match packed && self.products_only[result.index()] {
+            true if self.transposed_lhs[result.index()] => self.machine.transposed_loads(),
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
-        let out = self.block.load(out, ready, loads, valu);
+        let pending = Pending { ready, loads, valu };
+        let out = match self.products_only[result.index()] {
+            true => Vector {
+                pending: Some(pending),
+                ..out
+            },
+            false => self.block.load(out, pending),
+        };
         self.set(op, out);
     }
 

@@ -400,7 +400,7 @@ impl Walk<'_> {
     }
 
     /// Whether the operands are stored transposed.
-    fn transposed(&self, op: Op) -> (bool, bool) {
+    pub(super) fn transposed(&self, op: Op) -> (bool, bool) {
         let flag = |name: &str| self.module.bool_attribute(op, name).unwrap_or(false);
         let (mut lhs, mut rhs) = (flag("transpose_lhs"), flag("transpose_rhs"));
         let numbers = self.module.attribute_of(op, "dimension_numbers")
