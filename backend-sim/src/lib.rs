@@ -27,12 +27,17 @@
 pub mod cost;
 pub mod emission;
 pub mod execute;
+pub mod grid;
 pub mod kernel;
+pub mod memory;
 pub mod op;
+pub mod pipeline;
 pub mod schedule;
+pub mod signature;
 pub mod steps;
 pub mod tally;
 pub mod timing;
+pub mod trace;
 pub mod tune;
 mod verdict;
 pub mod work;

@@ -12,11 +12,11 @@ mod unit;
 mod vector;
 mod walk;
 
-use std::collections::HashMap;
-
 use thiserror::Error;
-use tilecast_tpu::mosaic::tpu::DimensionSemantics;
-use tilecast_tpu::mosaic::{AttributeKind, Module, Op, TypeKind};
+use tilecast_tpu::mosaic::{Module, TypeKind};
+
+use crate::grid::{Grid, GridError, Scalars};
+use crate::signature::{Signature, SignatureError};
 
 pub use unit::{Machine, Unit};
 use walk::Walk;
@@ -25,9 +25,12 @@ use walk::Walk;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// The module has no kernel.
-    #[error("the module has no function with a body")]
-    NoKernel,
+    /// The kernel's signature cannot be read.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// The kernel's grid cannot be read.
+    #[error(transparent)]
+    Grid(#[from] GridError),
     /// An operation that the model does not know.
     #[error("line {line}: the cost model does not know `{op}`")]
     UnknownOp {
@@ -156,117 +159,64 @@ impl KernelSchedule {
     }
 }
 
-/// The schedule of the kernel of `module`.
+/// The schedule of the kernel of `module`, nothing known of its prefetched scalars.
 ///
 /// # Errors
 /// No kernel, or an operation that the model does not know.
 pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, ScheduleError> {
-    let is_kernel = |&function: &Op| {
-        let has = |name| module.attribute_of(function, name).is_some();
-        has("iteration_bounds") || has("window_params") || has("tpu.core_type")
-    };
-    let function = (module.functions().find(is_kernel))
-        .or_else(|| module.functions().next())
-        .ok_or(ScheduleError::NoKernel)?;
-    let bounds = module
-        .integers_attribute(function, "iteration_bounds")
-        .unwrap_or_default();
-    let windows = match module.attribute_kind_of(function, "window_params") {
-        Some(AttributeKind::Array(list)) => list.len(),
-        _ => 0,
-    };
-    let parallel: Vec<bool> = match module.attribute_kind_of(function, "dimension_semantics") {
-        Some(AttributeKind::Array(list)) => (list.iter())
-            .map(|&a| DimensionSemantics::read(module, a) == Some(DimensionSemantics::Parallel))
-            .collect(),
-        _ => Vec::new(),
-    };
-    let axes = bounds.iter().filter(|&&n| n > 1).count();
-    let prefetched = module.integer_attribute(function, "scalar_prefetch").unwrap_or(0) > 0;
-    let products_only = products_only(module);
-    let mut forwarded = vec![false; module.value_count()];
-    let scratch = scratch(module, function);
-    let mut read = vec![false; module.value_count()];
-    let mut kinds = Vec::new();
-    for pass in 0..2 {
-        kinds = steps(module, machine, function, &bounds, &parallel, &forwarded, &products_only, &mut read)?;
-        let dropped: Vec<usize> = scratch.iter().copied().filter(|&i| !read[i]).collect();
-        if dropped.is_empty() || pass == 1 {
-            return Ok(KernelSchedule {
-                kinds,
-                windows,
-                axes,
-                prefetched,
-                dropped,
-            });
-        }
-        dropped.iter().for_each(|&i| forwarded[i] = true);
-    }
-    Ok(KernelSchedule {
-        kinds,
-        windows,
-        axes,
-        prefetched,
-        dropped: Vec::new(),
-    })
+    let signature = Signature::read(module)?;
+    let cores = if machine.target.name == "v5p" { 2 } else { 1 };
+    let grid = Grid::new(module, &signature, &Scalars::default(), cores)?;
+    schedule_grid(module, machine, &signature, &grid)
 }
 
-fn steps(
+/// The schedule of one step of each [body](Grid::bodies) of a grid.
+///
+/// # Errors
+/// An operation that the model does not know.
+pub fn schedule_grid(
     module: &Module,
     machine: &Machine,
-    function: Op,
-    bounds: &[i64],
-    parallel: &[bool],
-    forwarded: &[bool],
-    products_only: &[bool],
-    read: &mut [bool],
-) -> Result<Vec<StepKind>, ScheduleError> {
-    let mut kinds: Vec<StepKind> = Vec::new();
-    let mut by_trace: HashMap<Vec<i64>, usize> = HashMap::new();
-    let mut bounds = bounds.to_vec();
-    let cores = if machine.target.name == "v5p" { 2 } else { 1 };
-    if let Some(axis) = parallel.iter().zip(&bounds).position(|(&parallel, &n)| parallel && n > 1) {
-        bounds[axis] = (bounds[axis] + cores - 1) / cores;
+    signature: &Signature,
+    grid: &Grid,
+) -> Result<KernelSchedule, ScheduleError> {
+    let products_only = products_only(module);
+    let mut scratch = scratch(module, signature);
+    let read_by_scalars = signature.read_by_scalars(module);
+    scratch.retain(|value| !read_by_scalars.contains(value));
+    let steps = |forwarded: &[bool]| -> Result<KernelSchedule, ScheduleError> {
+        let mut read = vec![false; module.value_count()];
+        let mut kinds = Vec::new();
+        for body in &grid.bodies {
+            let walk = Walk::new(module, machine, forwarded, &products_only);
+            let (schedule, reads) = walk.run(signature.function, &body.at)?;
+            read.iter_mut().zip(reads).for_each(|(all, one)| *all |= one);
+            kinds.push(StepKind {
+                times: body.times,
+                at: body.at.clone(),
+                schedule,
+            });
+        }
+        Ok(KernelSchedule {
+            kinds,
+            windows: signature.operands.len(),
+            axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
+            prefetched: !signature.scalars.is_empty(),
+            dropped: scratch.iter().copied().filter(|&i| !read[i]).collect(),
+        })
+    };
+    let mut forwarded = vec![false; module.value_count()];
+    let schedule = steps(&forwarded)?;
+    if schedule.dropped.is_empty() {
+        return Ok(schedule);
     }
-    let bounds = &bounds[..];
-    let total: i64 = bounds.iter().map(|&n| n.max(1)).product();
-    for number in 0..total {
-        let mut rest = number;
-        let mut at: Vec<i64> = Vec::new();
-        for &n in bounds.iter().rev() {
-            at.push(rest % n.max(1));
-            rest /= n.max(1);
-        }
-        at.reverse();
-        let edges: Vec<i64> = at.iter().zip(bounds).map(|(&i, &n)| i64::from(i == 0) + 2 * i64::from(i == n - 1)).collect();
-        if let Some(&kind) = by_trace.get(&edges) {
-            kinds[kind].times += 1;
-            continue;
-        }
-        let walk = Walk::new(module, machine, forwarded, products_only);
-        let (schedule, reads) = walk.run(function, &at)?;
-        for (all, one) in read.iter_mut().zip(reads) {
-            *all |= one;
-        }
-        by_trace.insert(edges, kinds.len());
-        kinds.push(StepKind {
-            times: 1,
-            at,
-            schedule,
-        });
-    }
-    Ok(kinds)
+    schedule.dropped.iter().for_each(|&i| forwarded[i] = true);
+    steps(&forwarded)
 }
 
 /// Arguments that are scratch in VMEM.
-fn scratch(module: &Module, function: Op) -> Vec<usize> {
-    let Some(entry) = module.entry(function, 0) else {
-        return Vec::new();
-    };
-    let count = module.integer_attribute(function, "scratch_operands").unwrap_or(0);
-    let arguments = module.arguments(entry);
-    let first = arguments.len().saturating_sub(usize::try_from(count).unwrap_or(0));
-    (arguments[first..].iter())
+fn scratch(module: &Module, signature: &Signature) -> Vec<usize> {
+    (signature.scratch.iter())
         .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
         .map(|value| value.index())
         .collect()
