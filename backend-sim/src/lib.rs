@@ -24,22 +24,18 @@
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
 #![forbid(unsafe_code)]
 
-pub mod cost;
 pub mod emission;
 pub mod execute;
 pub mod grid;
+pub mod judge;
 pub mod kernel;
 pub mod memory;
 pub mod op;
 pub mod pipeline;
 pub mod schedule;
 pub mod signature;
-pub mod steps;
-pub mod tally;
-pub mod timing;
 pub mod trace;
 pub mod tune;
 mod verdict;
-pub mod work;
 
 pub use verdict::{Verdict, bytes_text};

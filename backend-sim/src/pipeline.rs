@@ -19,7 +19,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use copies::{Bandwidth, Copies};
+pub use copies::{Bandwidth, Copies, devices_per_chip};
 
 use std::fmt::Display;
 

@@ -1,8 +1,8 @@
 //! [`Verdict`]: whether something can run, and the sentences that say why not.
 
-use tilecast_core::budget::VmemLedger;
-use tilecast_core::spec::{Buffer, KernelSpec};
 use tilecast_core::target::Target;
+
+use crate::memory::VmemLedger;
 
 /// Whether a kernel or an op can run on a target, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,11 +30,7 @@ impl Verdict {
 }
 
 /// Why a kernel does not fit VMEM, and what helps; `None` if it fits.
-pub(crate) fn vmem_reason(
-    spec: &KernelSpec,
-    ledger: &VmemLedger,
-    target: &Target,
-) -> Option<String> {
+pub(crate) fn vmem_reason(ledger: &VmemLedger, target: &Target) -> Option<String> {
     let largest = ledger.largest().filter(|_| !ledger.fits())?;
     let used = ledger.used_bytes();
     let limit = bytes(ledger.limit_bytes);
@@ -49,28 +45,17 @@ pub(crate) fn vmem_reason(
     } else {
         String::new()
     };
+    let shape = match largest.shape[..] {
+        [.., rows, columns] => format!(" of {rows} x {columns} elements"),
+        _ => String::new(),
+    };
     Some(format!(
-        "needs {} of VMEM, {limit}; the largest term is the {} `{}`{}, {}: choose smaller blocks{raise}",
+        "needs {} of VMEM, {limit}; the largest term is the {} `{}`{shape}, {}: choose smaller blocks{raise}",
         bytes(used),
         largest.kind.name(),
         largest.name,
-        shape(spec, largest.name),
         bytes(largest.bytes),
     ))
-}
-
-/// The shape of a buffer of two dimensions: `` of 1024 x 4096 elements``.
-fn shape(spec: &KernelSpec, name: &str) -> String {
-    let found = spec.buffers().iter().find(|buffer| buffer.name == name);
-    let shape = found.map(|found| match &found.buffer {
-        Buffer::Window { operand, .. } => operand.block.as_slice(),
-        Buffer::Scratch { shape, .. } => shape.as_slice(),
-        _ => &[],
-    });
-    match shape {
-        Some([.., rows, columns]) => format!(" of {rows} x {columns} elements"),
-        _ => String::new(),
-    }
 }
 
 /// Why arrays do not fit HBM, and what helps; `None` if they fit.

@@ -2,7 +2,11 @@
 
 use tilecast_core::target::{Generation, TARGETS, Target};
 
-use crate::timing::devices_per_chip;
+/// Devices of a chip: programs run on each of them alone. One, except where a chip has several cores
+/// but no megacore.
+pub fn devices_per_chip(target: &Target) -> usize {
+    target.tensorcores.value / target.cores_per_device()
+}
 
 /// How copies that overlap share the bandwidth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

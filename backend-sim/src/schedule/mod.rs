@@ -151,6 +151,11 @@ impl KernelSchedule {
         fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis
     }
 
+    /// Slots in VMEM for the registers that the file does not hold.
+    pub fn spill_slots(&self, machine: &Machine) -> u64 {
+        (self.registers() - machine.registers).max(0.0) as u64
+    }
+
     /// Most registers that hold values at once.
     pub fn registers(&self) -> f64 {
         (self.kinds.iter().flat_map(|kind| &kind.schedule.regions))
@@ -167,7 +172,7 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
     let signature = Signature::read(module)?;
     let cores = if machine.target.name == "v5p" { 2 } else { 1 };
     let grid = Grid::new(module, &signature, &Scalars::default(), cores)?;
-    schedule_grid(module, machine, &signature, &grid)
+    schedule_grid(module, machine, &signature, &grid, &Scalars::default())
 }
 
 /// The schedule of one step of each [body](Grid::bodies) of a grid.
@@ -179,6 +184,7 @@ pub fn schedule_grid(
     machine: &Machine,
     signature: &Signature,
     grid: &Grid,
+    scalars: &Scalars,
 ) -> Result<KernelSchedule, ScheduleError> {
     let products_only = products_only(module);
     let mut scratch = scratch(module, signature);
@@ -189,7 +195,7 @@ pub fn schedule_grid(
         let mut kinds = Vec::new();
         for body in &grid.bodies {
             let walk = Walk::new(module, machine, forwarded, &products_only);
-            let (schedule, reads) = walk.run(signature.function, &body.at)?;
+            let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
             read.iter_mut().zip(reads).for_each(|(all, one)| *all |= one);
             kinds.push(StepKind {
                 times: body.times,

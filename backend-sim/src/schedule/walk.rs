@@ -14,6 +14,7 @@ use super::block::{Block, Cost};
 use super::unit::{Machine, Unit};
 use super::vector::Vector;
 use super::{Region, ScheduleError, StepSchedule, Transfer};
+use crate::signature::Signature;
 
 mod memory;
 mod operations;
@@ -68,8 +69,8 @@ pub(super) struct Walk<'m> {
     products_only: &'m [bool],
     /// For each value, whether it is the left operand of a product that contracts its rows.
     transposed_lhs: Vec<bool>,
-    /// Memories of prefetched scalars, which are taken to be 0.
-    scalars: Vec<usize>,
+    /// Memories of prefetched scalars and their elements, zeros where there are none.
+    scalars: HashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
     /// Operations that a branch or loop have in common with nothing else.
     multiplier: f64,
@@ -92,14 +93,21 @@ impl<'m> Walk<'m> {
             read: vec![false; module.value_count()],
             products_only,
             transposed_lhs: Vec::new(),
-            scalars: Vec::new(),
+            scalars: HashMap::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
         }
     }
 
-    /// Runs the function with these grid indices; other arguments are memories or unknown scalars.
-    pub fn run(mut self, function: Op, at: &[i64]) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+    /// Runs the function with these grid indices and prefetched scalars; other arguments are memories
+    /// or unknown.
+    pub fn run(
+        mut self,
+        signature: &Signature,
+        at: &[i64],
+        prefetched: &[Option<Vec<i64>>],
+    ) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+        let function = signature.function;
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };
@@ -110,10 +118,8 @@ impl<'m> Walk<'m> {
             }
         });
         self.transposed_lhs = transposed;
-        let prefetched = self.module.integer_attribute(function, "scalar_prefetch").unwrap_or(0);
-        let prefetched = usize::try_from(prefetched).unwrap_or(0);
-        self.scalars = (self.module.arguments(entry).iter().skip(at.len()).take(prefetched))
-            .map(|value| value.index())
+        self.scalars = (signature.scalars.iter().enumerate())
+            .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
             .collect();
         for (i, &argument) in self.module.arguments(entry).iter().enumerate() {
             let known = match at.get(i) {

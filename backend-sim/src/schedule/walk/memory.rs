@@ -21,9 +21,7 @@ impl Walk<'_> {
             | "tpu.shuffled_store" => self.store(op),
             "memref.load" => {
                 let result = self.module.results(op)[0];
-                let memory = self.module.operands(op)[0];
-                let prefetched = self.view_of(memory).is_some_and(|view| self.scalars.contains(&view.root));
-                self.known[result.index()] = Known::Scalar(prefetched.then_some(0));
+                self.known[result.index()] = Known::Scalar(self.prefetched(op));
             }
             "memref.store" => {}
             "tpu.memref_slice" => self.slice(op),
@@ -43,6 +41,21 @@ impl Walk<'_> {
             _ => return false,
         }
         true
+    }
+
+    /// The element of a prefetched scalar that is loaded.
+    fn prefetched(&self, op: Op) -> Option<i64> {
+        let operands = self.module.operands(op);
+        let view = self.view_of(operands[0])?;
+        let Some(elements) = self.scalars.get(&view.root)? else {
+            return Some(0);
+        };
+        let shape = self.shape(operands[0]);
+        let mut at = 0;
+        for (&index, &size) in operands[1..].iter().zip(&shape) {
+            at = at * size + self.scalar(index)?;
+        }
+        elements.get(usize::try_from(at).ok()?).copied()
     }
 
     fn view_of(&self, value: ir::Value) -> Option<Rc<View>> {
