@@ -281,7 +281,8 @@ impl Grid {
         out: &mut Vec<usize>,
     ) {
         match &self.nodes[node] {
-            Node::Step(kind) => out.push(*kind),
+            Node::Step(kind) if (from..to).contains(&start) => out.push(*kind),
+            Node::Step(_) => {}
             Node::Runs(runs) => {
                 let mut at = start;
                 for &(count, child) in runs {

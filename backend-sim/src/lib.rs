@@ -12,6 +12,8 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`signature`], [`grid`], [`memory`], [`pipeline`] | a kernel read from its module: arguments, kinds of steps, VMEM, time |
+//! | [`trace`] | what a kernel does as a trace for Perfetto |
 //! | [`work`] | operations per unit, and the cycles they take |
 //! | [`cost`] | operations of each primitive |
 //! | [`tally`] | counts the work of one grid step |

@@ -8,7 +8,8 @@
 //! | register spills | from outside: only a model of the registers knows |
 //!
 //! The compiler knows no more of how often a block changes than whether its map reads the index: `i // 2`
-//! has two buffers. `pipeline_mode` `synchronous` has one.
+//! has two buffers, and so has an index that each core sees one value of. A core that runs one step
+//! needs one buffer of everything. `pipeline_mode` `synchronous` has one.
 //!
 //! The check against the limit is inclusive.
 
@@ -187,13 +188,14 @@ pub(crate) fn buffers(
     grid: &Grid,
     operand: &Operand,
 ) -> usize {
+    let many = signature.bounds.contains(&DYNAMIC) || grid.steps() != 1;
     let changes = |window: &Window| {
         let Some(entry) = module.entry(window.map, 0) else {
             return false;
         };
-        let steps = signature.bounds.iter().zip(&grid.bounds);
-        let indices = module.arguments(entry).iter().zip(steps);
-        let several = indices.filter(|&(_, (&all, &steps))| all == DYNAMIC || steps != 1);
+        // Steps of all cores together; but a core that runs one step has no pipeline.
+        let indices = module.arguments(entry).iter().zip(&signature.bounds);
+        let several = indices.filter(|&(_, &steps)| steps != 1 && many);
         let seeds: Vec<Value> = several.map(|(&index, _)| index).collect();
         let depends = dependents(module, window.map, &seeds);
         let results = module
@@ -372,16 +374,16 @@ return %r, %r : i32, i32
     }
 
     #[test]
-    fn a_core_with_one_step_of_an_axis_needs_one_buffer() {
-        let module = module(2, 1);
-        let signature = Signature::read(&module).unwrap();
-        let used = |cores| {
+    fn a_core_with_one_step_needs_one_buffer() {
+        let buffers = |columns, cores| {
+            let module = module(2, columns);
+            let signature = Signature::read(&module).unwrap();
             let grid = Grid::new(&module, &signature, &Scalars::default(), cores).unwrap();
             let ledger =
                 VmemLedger::new(&module, &signature, &grid, &TARGETS[2], &[], None).unwrap();
             ledger.terms[0].buffers
         };
-        assert_eq!([used(1), used(2)], [2, 1]);
+        assert_eq!([buffers(1, 1), buffers(1, 2), buffers(2, 2)], [2, 1, 2]);
     }
 
     proptest! {

@@ -9,8 +9,6 @@ const FOLLOWED: i64 = 64;
 
 pub(super) struct Evaluator<'a> {
     pub extent: Extent,
-    /// The grid indices in the box.
-    pub indices: Vec<Form>,
     /// By which number the indices of each axis would have to be grouped for quotients to be forms.
     pub groups: [i64; AXES],
     values: Vec<Number>,
@@ -24,13 +22,12 @@ pub(super) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    pub fn new(values: usize, scalars: &'a Scalars) -> Self {
+    pub(super) fn new(values: usize, scalars: &'a Scalars) -> Self {
         Self {
             extent: Extent {
                 first: [0; AXES],
                 last: [0; AXES],
             },
-            indices: Vec::new(),
             groups: [1; AXES],
             values: vec![Number::Data; values],
             scalars,
@@ -51,14 +48,14 @@ impl<'a> Evaluator<'a> {
     ///
     /// # Errors
     /// Where to cut the box, if the trace is not the same for all of it.
-    pub fn run(&mut self, program: &Program, indices: &[Form]) -> Result<(), Cut> {
+    pub(super) fn run(&mut self, program: &Program, indices: &[Form]) -> Result<(), Cut> {
         for (&argument, &form) in program.arguments.iter().zip(indices) {
             self.values[argument] = self.context().form(form);
         }
         self.steps(&program.steps)
     }
 
-    pub fn value(&self, value: usize) -> Number {
+    pub(super) fn value(&self, value: usize) -> Number {
         self.values[value]
     }
 
@@ -66,7 +63,7 @@ impl<'a> Evaluator<'a> {
     ///
     /// # Errors
     /// Where to cut the box, if they do so in a part of it.
-    pub fn differ(&mut self, a: &Number, b: &Number) -> Result<bool, Cut> {
+    pub(super) fn differ(&mut self, a: &Number, b: &Number) -> Result<bool, Cut> {
         use super::form::Comparison::NotEqual;
         let differ = self.context().compare(NotEqual, a, b);
         match self.context().undecided(&differ).filter(|_| !self.force) {

@@ -69,7 +69,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    pub fn read(predicate: i64) -> Option<Self> {
+    pub(super) fn read(predicate: i64) -> Option<Self> {
         Some(match predicate {
             0 => Self::Equal,
             1 => Self::NotEqual,
@@ -107,7 +107,7 @@ impl Comparison {
 }
 
 impl Form {
-    pub const fn constant(constant: i64) -> Self {
+    pub(super) const fn constant(constant: i64) -> Self {
         Self {
             constant,
             coefficients: [0; AXES],
@@ -142,7 +142,7 @@ impl Form {
         self.coefficients == [0; AXES]
     }
 
-    pub fn bounds(&self, extent: &Extent) -> (i64, i64) {
+    pub(super) fn bounds(&self, extent: &Extent) -> (i64, i64) {
         let (mut low, mut high) = (self.constant, self.constant);
         for axis in 0..AXES {
             let c = self.coefficients[axis];
@@ -160,7 +160,7 @@ impl Form {
 
     /// A cut that brings `f` of the form closer to one value. `f` of a form of one index must
     /// change its value once at most, or be cut again.
-    pub fn cut<T: PartialEq>(&self, extent: &Extent, f: impl Fn(i64) -> T) -> Cut {
+    pub(super) fn cut<T: PartialEq>(&self, extent: &Extent, f: impl Fn(i64) -> T) -> Cut {
         let varies =
             |&axis: &usize| self.coefficients[axis] != 0 && extent.first[axis] < extent.last[axis];
         let mut axes = (0..AXES).filter(varies);
@@ -191,7 +191,7 @@ impl Form {
 
 impl Form {
     /// A cut that brings an element of a table closer to one value; the form is its place.
-    pub fn cut_table(&self, extent: &Extent, at: impl Fn(i64) -> i64) -> Cut {
+    pub(super) fn cut_table(&self, extent: &Extent, at: impl Fn(i64) -> i64) -> Cut {
         let varies = |&axis: &usize| self.coefficients[axis] != 0;
         let mut axes = (0..AXES).filter(varies);
         match (axes.next(), axes.next()) {
@@ -217,11 +217,11 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub fn form(&self, form: Form) -> Number {
+    pub(super) fn form(&self, form: Form) -> Number {
         Number::Form(form.settle(self.extent))
     }
 
-    pub fn bounds(&self, number: &Number) -> Option<(i64, i64)> {
+    pub(super) fn bounds(&self, number: &Number) -> Option<(i64, i64)> {
         match number {
             Number::Form(form) => Some(form.bounds(self.extent)),
             Number::Between(low, high, _) => Some((*low, *high)),
@@ -230,7 +230,7 @@ impl Context<'_> {
     }
 
     /// Where a box must be cut for the number to be the same everywhere; none if it is.
-    pub fn undecided(&self, number: &Number) -> Option<Cut> {
+    pub(super) fn undecided(&self, number: &Number) -> Option<Cut> {
         match number {
             Number::Form(form) if !form.is_constant() => Some(form.cut(self.extent, |value| value)),
             Number::Between(_, _, cut) => Some(*cut),
@@ -253,7 +253,7 @@ impl Context<'_> {
         }
     }
 
-    pub fn add(&self, a: &Number, b: &Number, sign: i64) -> Number {
+    pub(super) fn add(&self, a: &Number, b: &Number, sign: i64) -> Number {
         if let (Number::Form(a), Number::Form(b)) = (a, b) {
             return Number::Form(a.combine(b, |a, b| a.wrapping_add(b.wrapping_mul(sign))));
         }
@@ -268,7 +268,7 @@ impl Context<'_> {
         )
     }
 
-    pub fn multiply(&self, a: &Number, b: &Number) -> Number {
+    pub(super) fn multiply(&self, a: &Number, b: &Number) -> Number {
         match (a, b) {
             (Number::Form(a), Number::Form(b)) if b.is_constant() => {
                 return Number::Form(a.scale(b.constant));
@@ -289,7 +289,12 @@ impl Context<'_> {
     }
 
     /// Quotient (rounded as said) and remainder of a division.
-    pub fn divide(&mut self, a: &Number, b: &Number, rounding: Rounding) -> (Number, Number) {
+    pub(super) fn divide(
+        &mut self,
+        a: &Number,
+        b: &Number,
+        rounding: Rounding,
+    ) -> (Number, Number) {
         let round = |a, by| rounding.divide(a, by);
         let by = match b {
             Number::Form(form) if form.is_constant() && form.constant > 0 => form.constant,
@@ -338,7 +343,7 @@ impl Context<'_> {
         )
     }
 
-    pub fn compare(&self, comparison: Comparison, a: &Number, b: &Number) -> Number {
+    pub(super) fn compare(&self, comparison: Comparison, a: &Number, b: &Number) -> Number {
         let difference = self.add(a, b, -1);
         let Some((low, high)) = self.bounds(&difference) else {
             return Number::Data;
@@ -352,7 +357,7 @@ impl Context<'_> {
         Number::Between(0, 1, cut)
     }
 
-    pub fn select(&self, condition: &Number, a: &Number, b: &Number) -> Number {
+    pub(super) fn select(&self, condition: &Number, a: &Number, b: &Number) -> Number {
         match condition {
             Number::Form(form) if form.is_constant() => match form.constant {
                 0 => *b,
@@ -368,7 +373,7 @@ impl Context<'_> {
     }
 
     /// An operation on bits, or another that is known for constants only.
-    pub fn bits(&self, a: &Number, b: &Number, f: fn(i64, i64) -> i64) -> Number {
+    pub(super) fn bits(&self, a: &Number, b: &Number, f: fn(i64, i64) -> i64) -> Number {
         match (a, b) {
             (Number::Form(a), Number::Form(b)) if a.is_constant() && b.is_constant() => {
                 Number::Form(Form::constant(f(a.constant, b.constant)))

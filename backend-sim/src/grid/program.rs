@@ -77,12 +77,12 @@ struct Compiler<'m> {
 
 impl Program {
     /// The conditions and loops of a kernel's body.
-    pub fn body(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
+    pub(super) fn body(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
         Self::compile(module, function, axes, scalars, false)
     }
 
     /// An index map.
-    pub fn map(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
+    pub(super) fn map(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
         Self::compile(module, function, axes, scalars, true)
     }
 

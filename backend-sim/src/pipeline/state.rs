@@ -21,7 +21,7 @@ pub(super) struct State {
 const TIMES: usize = 5;
 
 impl State {
-    pub fn zero() -> Self {
+    pub(super) fn zero() -> Self {
         Self::from([0.0; TIMES])
     }
 
@@ -53,12 +53,12 @@ impl From<[f64; TIMES]> for State {
 pub(super) struct Matrix([[f64; TIMES]; TIMES]);
 
 impl Matrix {
-    pub fn identity() -> Self {
+    pub(super) fn identity() -> Self {
         Self::of(|state| *state)
     }
 
     /// The matrix of a function made of additions of constants and maxima.
-    pub fn of(f: impl Fn(&State) -> State) -> Self {
+    pub(super) fn of(f: impl Fn(&State) -> State) -> Self {
         let mut columns = [[0.0; TIMES]; TIMES];
         for (i, column) in columns.iter_mut().enumerate() {
             let mut unit = [f64::NEG_INFINITY; TIMES];
@@ -68,7 +68,7 @@ impl Matrix {
         Self(columns)
     }
 
-    pub fn apply(&self, state: &State) -> State {
+    pub(super) fn apply(&self, state: &State) -> State {
         let mut out = [f64::NEG_INFINITY; TIMES];
         for (column, time) in self.0.iter().zip(state.times()) {
             for (out, add) in out.iter_mut().zip(column) {
@@ -79,7 +79,7 @@ impl Matrix {
     }
 
     /// This function, then `next`.
-    pub fn then(&self, next: &Self) -> Self {
+    pub(super) fn then(&self, next: &Self) -> Self {
         Self(
             self.0
                 .map(|column| next.apply(&State::from(column)).times()),
@@ -87,7 +87,7 @@ impl Matrix {
     }
 
     /// The function, `times` times.
-    pub fn power(&self, mut times: u64) -> Self {
+    pub(super) fn power(&self, mut times: u64) -> Self {
         let (mut all, mut square) = (Self::identity(), *self);
         while times > 0 {
             if times & 1 == 1 {
@@ -113,7 +113,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub fn new(copies: &Copies, bandwidth: Bandwidth) -> Self {
+    pub(super) fn new(copies: &Copies, bandwidth: Bandwidth) -> Self {
         let total = copies.total_bytes_per_cycle;
         let one = match bandwidth {
             Bandwidth::Independent | Bandwidth::Shared => copies.bytes_per_cycle,
@@ -132,12 +132,12 @@ impl Clock {
     }
 
     /// The end of a copy to VMEM that is started at `at`.
-    pub fn load(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
+    pub(super) fn load(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
         self.copy(state, at, bytes, self.load)
     }
 
     /// The end of a copy to HBM that is started at `at`.
-    pub fn store(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
+    pub(super) fn store(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
         self.copy(state, at, bytes, self.store)
     }
 
@@ -151,7 +151,7 @@ impl Clock {
     }
 
     /// Cycles of a copy that waits for no other.
-    pub fn time(&self, window: &WindowCopy) -> f64 {
+    pub(super) fn time(&self, window: &WindowCopy) -> f64 {
         let latency = if window.output { self.store } else { self.load };
         latency + window.bytes * self.per_byte
     }
