@@ -209,6 +209,32 @@ impl Signature {
         roots
     }
 
+    /// For each value, whether it is known only at run time: it depends on the index of an axis of
+    /// several steps, or on something loaded. Branches on other values are none for the compiler.
+    pub(crate) fn varies(&self, module: &Module) -> Vec<bool> {
+        let several = |(&value, &steps): (&Value, &i64)| (steps != 1).then_some(value);
+        let mut seeds: Vec<Value> = (self.indices.iter().zip(&self.bounds))
+            .filter_map(several)
+            .collect();
+        module.walk(self.function, &mut |op| {
+            let loads = matches!(
+                module.op_name(op),
+                "memref.load" | "tpu.sem_read" | "tpu.device_id" | "tpu.core_id" | "vector.extract"
+            );
+            // The index of a rolled loop and what it carries.
+            let is_loop = matches!(module.op_name(op), "scf.for" | "scf.while");
+            if loads || is_loop {
+                seeds.extend(module.results(op));
+            }
+            for &region in module.regions(op).iter().filter(|_| is_loop) {
+                for &block in module.blocks(region) {
+                    seeds.extend(module.arguments(block));
+                }
+            }
+        });
+        dependents(module, self.function, &seeds)
+    }
+
     /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever
     /// their values, the compiler keeps it.
     pub(crate) fn read_by_scalars(&self, module: &Module) -> Vec<usize> {

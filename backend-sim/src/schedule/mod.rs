@@ -187,6 +187,7 @@ pub fn schedule_grid(
     scalars: &Scalars,
 ) -> Result<KernelSchedule, ScheduleError> {
     let products_only = products_only(module);
+    let varies = signature.varies(module);
     let mut scratch = scratch(module, signature);
     let read_by_scalars = signature.read_by_scalars(module);
     scratch.retain(|value| !read_by_scalars.contains(value));
@@ -194,7 +195,7 @@ pub fn schedule_grid(
         let mut read = vec![false; module.value_count()];
         let mut kinds = Vec::new();
         for body in &grid.bodies {
-            let walk = Walk::new(module, machine, forwarded, &products_only);
+            let walk = Walk::new(module, machine, forwarded, &products_only, &varies);
             let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
             read.iter_mut().zip(reads).for_each(|(all, one)| *all |= one);
             kinds.push(StepKind {

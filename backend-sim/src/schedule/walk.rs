@@ -67,6 +67,8 @@ pub(super) struct Walk<'m> {
     /// For each memory, whether it was read from VMEM.
     pub read: Vec<bool>,
     products_only: &'m [bool],
+    /// For each value, whether it is known only at run time.
+    varies: &'m [bool],
     /// For each value, whether it is the left operand of a product that contracts its rows.
     transposed_lhs: Vec<bool>,
     /// Memories of prefetched scalars and their elements, zeros where there are none.
@@ -82,6 +84,7 @@ impl<'m> Walk<'m> {
         machine: &'m Machine,
         forwarded: &'m [bool],
         products_only: &'m [bool],
+        varies: &'m [bool],
     ) -> Self {
         Self {
             module,
@@ -92,6 +95,7 @@ impl<'m> Walk<'m> {
             forwarded,
             read: vec![false; module.value_count()],
             products_only,
+            varies,
             transposed_lhs: Vec::new(),
             scalars: HashMap::new(),
             done: StepSchedule::default(),
@@ -199,19 +203,24 @@ impl<'m> Walk<'m> {
     }
 
     fn branch(&mut self, op: Op) -> Result<(), ScheduleError> {
-        self.end_block();
+        let is_branch = self.varies[self.module.operands(op)[0].index()];
+        if is_branch {
+            self.end_block();
+            self.done.branches += self.multiplier;
+        }
         let condition = self.scalar(self.module.operands(op)[0]);
         if condition.is_none() {
             self.done.unknown_conditions += 1;
         }
-        self.done.branches += self.multiplier;
         let taken = condition.is_none_or(|value| value != 0);
         let region = usize::from(!taken);
         if let Some(body) = self.module.entry(op, region) {
             let results = self.ops(body)?;
             self.copy(&results, self.module.results(op));
         }
-        self.end_block();
+        if is_branch {
+            self.end_block();
+        }
         Ok(())
     }
 
