@@ -5,12 +5,13 @@
 //! limit. So blocks are chosen against a lower limit, and the kernel asks for more than they need.
 
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::{Blocks, Schedule, Strategy};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::{ROWS_PER_SUB_TILE, Request, SimError};
 use crate::tune::{Row, Space, tune};
+use crate::verdict::Verdict;
 
 /// What to emit.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +31,42 @@ fn spill_bytes(dtype: DType, products: F32Products) -> u64 {
         (DType::F32, F32Products::Exact) => 10 << 20,
         _ => 6 << 20,
     }
+}
+
+/// Cycles of one pass of the largest exact f32 product in a forward pass.
+const EXACT_PRODUCT_CYCLES: usize = 4096;
+
+/// The blocks of `space` that suit exact f32 products, six passes of the matrix unit each; all of
+/// them for a pass that has none.
+///
+/// Time to compile and spills grow with the straight-line code of a product; the share of its fixed
+/// cost shrinks, to a few per cent for the largest products here. The model prices one pass, so it
+/// would save traffic with narrow blocks, which these kernels do not need and which leave the matrix
+/// unit half empty.
+fn for_exact_products(space: &Space, target: &Target) -> Space {
+    let unit = target.mxu_dim.value;
+    let most = EXACT_PRODUCT_CYCLES * target.mxu_macs_per_cycle.value as usize;
+    // A backward pass has at least twice the products.
+    let forward = suitable(space.forward.clone(), |blocks| *blocks, unit, most);
+    let backward = suitable(space.backward.clone(), |plan| plan.blocks, unit, most / 2);
+    Space { forward, backward }
+}
+
+/// Those with at most `most` multiply-adds and, as far as there are such, sides of two units.
+fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most: usize) -> Vec<P> {
+    let sides = |plan: &P| {
+        let Blocks { b, h, v } = blocks(plan);
+        [b, h, v]
+    };
+    let largest = |side: usize| plans.iter().map(|plan| sides(plan)[side]).max();
+    let least = [0, 1, 2].map(|side| largest(side).unwrap_or(0).min(2 * unit));
+    let suits = |plan: &P| {
+        let sides = sides(plan);
+        let wide = (sides.into_iter().zip(least)).all(|(side, least)| side >= least);
+        wide && sides.into_iter().fold(1, usize::saturating_mul) <= most
+    };
+    let suitable: Vec<P> = plans.iter().copied().filter(suits).collect();
+    if suitable.is_empty() { plans } else { suitable }
 }
 
 /// Chooses the best blocks that leave room for spills. `plan` makes the request and the candidates
@@ -53,11 +90,18 @@ pub fn choose<E: From<SimError>>(
         None => default.min(most.saturating_sub(spills)),
     };
     let (request, space) = plan(for_blocks)?;
-    let rows = tune(&request, &space, || ())?;
-    let row = rows
-        .into_iter()
-        .next()
-        .ok_or_else(|| E::from(SimError::NothingToTry))?;
+    let best = |space: &Space| -> Result<Row, SimError> {
+        let rows = tune(&request, space, || ())?;
+        rows.into_iter().next().ok_or(SimError::NothingToTry)
+    };
+    let exact = (dtype, products) == (DType::F32, F32Products::Exact);
+    let mut row = best(&match exact {
+        true => for_exact_products(&space, target),
+        false => space.clone(),
+    })?;
+    if exact && row.report.verdict != Verdict::Fits {
+        row = best(&space)?;
+    }
     let forward = row.forward.or(row.backward.map(|plan| plan.blocks));
     let backward = row.backward.map(|plan| plan.blocks).or(row.forward);
     let (Some(forward), Some(backward)) = (forward, backward) else {
@@ -88,4 +132,80 @@ pub fn choose<E: From<SimError>>(
         vmem_limit_bytes: wanted.min(most),
         row,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tilecast_core::kernels::linear_ce::{LinearCe, Options};
+    use tilecast_core::target::TARGETS;
+
+    use super::*;
+
+    fn chosen(
+        target: &'static Target,
+        limit_bytes: Option<u64>,
+        products: F32Products,
+        given: Option<Blocks>,
+    ) -> Choice {
+        let problem = LinearCe::new(4096, 2048, 151643, DType::F32, Options::default()).unwrap();
+        let plan = |limit_bytes| {
+            let request = Request::new(problem, target, 1, Some(limit_bytes))?;
+            let space = Space::new(&request, [true; 2], [given; 2], &Strategy::ALL);
+            Ok::<_, SimError>((request, space))
+        };
+        choose(plan, target, limit_bytes, DType::F32, products).unwrap()
+    }
+
+    fn macs(blocks: Blocks) -> usize {
+        blocks.b * blocks.h * blocks.v
+    }
+
+    #[test]
+    fn exact_products_take_small_blocks_that_fill_the_matrix_unit() {
+        for target in &TARGETS {
+            let Schedule {
+                forward, backward, ..
+            } = chosen(target, None, F32Products::Exact, None).schedule;
+            let most = 4096 * target.mxu_macs_per_cycle.value as usize;
+            assert!(macs(forward) <= most, "{target}: {forward:?}");
+            assert!(macs(backward) <= most / 2, "{target}: {backward:?}");
+            for blocks in [forward, backward] {
+                let least = 2 * target.mxu_dim.value;
+                let narrowest = blocks.b.min(blocks.h).min(blocks.v);
+                assert!(narrowest >= least, "{target}: {blocks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounded_products_take_larger_blocks() {
+        let v5e = Target::by_name("v5e").unwrap();
+        let [exact, rounded] = [F32Products::Exact, F32Products::Rounded]
+            .map(|products| macs(chosen(v5e, None, products, None).schedule.forward));
+        assert!(rounded > exact, "{rounded} {exact}");
+    }
+
+    #[test]
+    fn narrow_blocks_are_left_where_vmem_is_short() {
+        let v6e = Target::by_name("v6e").unwrap();
+        let choice = chosen(v6e, Some(4 << 20), F32Products::Exact, None);
+        assert_eq!(choice.row.report.verdict, Verdict::Fits);
+        let blocks = choice.schedule.backward;
+        assert!(blocks.b.min(blocks.h).min(blocks.v) < 512, "{blocks:?}");
+    }
+
+    #[test]
+    fn given_blocks_are_taken_whatever_their_size() {
+        let v6e = Target::by_name("v6e").unwrap();
+        let (b, h, v) = (2048, 2048, 1024);
+        let given = Blocks { b, h, v };
+        let choice = chosen(v6e, None, F32Products::Exact, Some(given));
+        assert_eq!(choice.schedule.forward, given);
+        let huge = Blocks {
+            b: i32::MAX as usize,
+            ..given
+        };
+        let choice = chosen(v6e, None, F32Products::Exact, Some(huge));
+        assert_ne!(choice.row.report.verdict, Verdict::Fits);
+    }
 }

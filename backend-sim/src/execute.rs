@@ -26,7 +26,7 @@
 //! # Limits
 //!
 //! One device, one TensorCore: copies and signals to others are errors, as are operations that are not
-//! known. The work is limited by [`Options::budget`], so that any module that parses ends.
+//! known. Work and memory are limited by [`Options::budget`], so that any module that parses ends.
 
 mod access;
 mod array;
@@ -71,7 +71,8 @@ pub enum Text {
 pub struct Options {
     /// Steps along parallel axes run in the order of this seed, or lexicographically.
     pub parallel_order: Option<u64>,
-    /// Element operations that one kernel may take.
+    /// Element operations that one kernel may take. Memories and vectors are paid for by the element
+    /// before they are made, so this bounds what a kernel holds as well.
     pub budget: u64,
     /// For [`program`]: how products of f32 operands are recorded.
     pub products: F32Products,

@@ -2,12 +2,15 @@
 //!
 //! Whatever is read must be writable and readable again, and the verifier must not panic on it.
 
+mod tokens;
+
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 use tilecast_tpu::mosaic::Module;
 use tilecast_tpu::mosaic::version::CURRENT;
+use tokens::tokens;
 
 fn samples() -> Vec<(String, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
@@ -20,35 +23,6 @@ fn samples() -> Vec<(String, String)> {
         .collect();
     found.sort();
     found
-}
-
-/// Byte ranges of the tokens, roughly: words with their sigils, numbers, strings, single marks.
-fn tokens(text: &str) -> Vec<(usize, usize)> {
-    let word = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$');
-    let bytes = text.as_bytes();
-    let (mut out, mut i) = (Vec::new(), 0);
-    while i < bytes.len() {
-        let start = i;
-        i += 1;
-        match bytes[start] {
-            b if b.is_ascii_whitespace() => continue,
-            b'"' => {
-                while i < bytes.len() && bytes[i] != b'"' {
-                    i += 1;
-                }
-                i = (i + 1).min(bytes.len());
-            }
-            b'-' if bytes.get(i) == Some(&b'>') => i += 1,
-            b if word(b) || matches!(b, b'%' | b'@' | b'^' | b'#' | b'!') => {
-                while i < bytes.len() && word(bytes[i]) {
-                    i += 1;
-                }
-            }
-            _ => {}
-        }
-        out.push((start, i));
-    }
-    out
 }
 
 /// Reads a text; if that works, everything else must work on the result.

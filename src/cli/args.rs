@@ -10,8 +10,12 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
 use tilecast::core::target::{Target, UnknownTarget};
 use tilecast::cpu::simd::Level;
+use tilecast::sim::execute::ExecuteError;
+use tilecast::sim::interpretation::InterpretError;
 use tilecast::sim::op::SimError;
 use tilecast::{Blocks, DType, Options, Reduction, Strategy};
+
+use super::Outcome;
 
 /// A command that cannot do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,9 @@ pub(crate) enum CliError {
     /// The request may be right; we or the machine failed.
     #[error("{0}")]
     Failure(String),
+    /// The request is right, and too much for the target.
+    #[error("{0}")]
+    DoesNotFit(String),
 }
 
 impl CliError {
@@ -35,18 +42,11 @@ impl CliError {
         Self::Failure(message.to_string())
     }
 
-    /// The backend is one that this version does not have.
-    pub(crate) fn unavailable(backend: Backend) -> Self {
-        let name = backend.name();
-        Self::invalid(format_args!(
-            "backend {name} is not available in this version; use cpu or reference"
-        ))
-    }
-
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Invalid(_) => 2,
             Self::Failure(_) => 1,
+            Self::DoesNotFit(_) => Outcome::DoesNotFit.exit_code(),
         }
     }
 }
@@ -54,6 +54,26 @@ impl CliError {
 impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         Self::invalid(error)
+    }
+}
+
+impl From<InterpretError> for CliError {
+    fn from(error: InterpretError) -> Self {
+        match error {
+            InterpretError::Vmem { .. } => Self::DoesNotFit(error.to_string()),
+            InterpretError::TooLarge { .. } => Self::Invalid(format!("{error} (--backend cpu)")),
+            _ => Self::invalid(error),
+        }
+    }
+}
+
+impl From<ExecuteError> for CliError {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            // Blocks that no kernel can be written in; what else goes wrong is our doing.
+            ExecuteError::Lower(_) => Self::invalid(error),
+            _ => Self::failure(error),
+        }
     }
 }
 
@@ -84,7 +104,7 @@ impl Op {
 pub(crate) enum Backend {
     /// The vector units of this machine.
     Cpu,
-    /// The simulated TPU.
+    /// The interpreter of the Mosaic text that a TPU compiler would get.
     Sim,
     /// The obvious loop in f64.
     Reference,

@@ -1,9 +1,11 @@
-//! Runs the op on tensors in memory, on one backend or the other.
+//! Runs the op on tensors in memory, on one backend or another.
 
 use std::time::Instant;
 
 use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
+use tilecast::sim::execute::{self, Array, Data};
+use tilecast::sim::interpretation::Interpretation;
 use tilecast::{
     Cotangents, Cpu, DType, Error, Forward, Gradient, Gradients, LinearCe, Matrix, Reduction,
     Schedule, linear_ce,
@@ -96,6 +98,80 @@ fn matrix(data: &Floats, rows: usize, columns: usize) -> Result<Matrix<'_>, Erro
         Floats::F32(data) => Matrix::new(&data[..], rows, columns)?,
         Floats::Bf16(data) => Matrix::new(&data[..], rows, columns)?,
     })
+}
+
+/// Interprets the kernels as the TPU compiler would get them.
+pub(crate) fn on_sim(
+    inputs: &Inputs,
+    schedule: &Schedule,
+    options: &execute::Options,
+    backward: bool,
+) -> Result<Results, CliError> {
+    let kernels = Interpretation::new(&inputs.problem, schedule, backward)?;
+    let arrays = arrays(inputs)?;
+    let start = Instant::now();
+    let forward = kernels.forward(&arrays, options)?;
+    let forward_s = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let gradients = kernels.backward(&arrays, &forward, options)?;
+    let backward_s = start.elapsed().as_secs_f64();
+    let floats = |outputs: &[(&str, Array)], name: &str| {
+        let found = outputs.iter().find(|output| output.0 == name);
+        found.map(|(_, array)| array.to_f32())
+    };
+    let missing = || CliError::failure("a kernel lacks an output");
+    let gradient = |name: &str| {
+        let found = gradients.iter().find(|output| output.0 == name);
+        match found.map(|(_, array)| array.data()) {
+            Some(Data::F32(data)) => Ok(Gradient::F32(data.clone())),
+            Some(Data::Bf16(data)) => Ok(Gradient::Bf16(data.clone())),
+            _ => Err(missing()),
+        }
+    };
+    Ok(Results {
+        forward: Forward {
+            loss: floats(&forward, "loss").ok_or_else(missing)?,
+            lse: floats(&forward, "lse").ok_or_else(missing)?,
+        },
+        gradients: match backward {
+            true => Some(Gradients {
+                dx: gradient("dx")?,
+                dw: gradient("dw")?,
+                dbias: floats(&gradients, "dbias"),
+            }),
+            false => None,
+        },
+        forward_s,
+        backward_s: backward.then_some(backward_s),
+    })
+}
+
+/// The inputs as the interpreter takes them.
+fn arrays(inputs: &Inputs) -> Result<Vec<(&'static str, Array)>, CliError> {
+    let problem = &inputs.problem;
+    let (b, h, v) = (problem.tokens(), problem.hidden(), problem.vocab());
+    let matrix = |data: &Floats, dims: [usize; 2]| match data {
+        Floats::F32(data) => Array::new(data.clone(), &dims),
+        Floats::Bf16(data) => Array::new(data.clone(), &dims),
+    };
+    let vector = |data: Vec<f32>| {
+        let dims = [data.len()];
+        Array::new(data, &dims)
+    };
+    let (d_loss, d_lse) = cotangents(inputs);
+    let mut arrays = vec![
+        ("x", matrix(&inputs.x, [b, h])?),
+        ("w", matrix(&inputs.w, [h, v])?),
+        ("labels", Array::new(inputs.labels.clone(), &[b])?),
+        ("d_loss", vector(narrow(&d_loss))?),
+        ("d_lse", vector(narrow(&d_lse))?),
+    ];
+    for (name, data) in [("bias", &inputs.bias), ("weight", &inputs.weight)] {
+        if let Some(data) = data {
+            arrays.push((name, vector(data.clone())?));
+        }
+    }
+    Ok(arrays)
 }
 
 /// Runs the f64 reference; results are rounded once, at the end.

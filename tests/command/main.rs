@@ -55,6 +55,9 @@ fn help_of_every_command_ends_in_an_example_of_it() {
             "{command}: {example}"
         );
     }
+    let limit = tilecast::sim::interpretation::MULTIPLICATION_LIMIT.to_string();
+    let ran = tilecast(here(), ["run", "--help"]);
+    assert!(ran.stdout.contains(&limit), "{}", ran.stdout);
     let ran = tilecast(here(), ["--help"]);
     let (_, example) = ran.stdout.rsplit_once("Example").expect("tilecast --help");
     assert!(example.contains("tilecast "), "{example}");
@@ -111,6 +114,10 @@ fn check_holds_for_several_seeds() {
         let ran = tilecast(here(), ["check", "linear-ce", "--seed", seed, "--json"]);
         let json = ran.json();
         assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+        assert_eq!(
+            json["backends"],
+            serde_json::json!(["cpu", "sim", "reference"])
+        );
         assert_eq!(json["passed"], true);
         let cases = json["cases"].as_array().unwrap();
         assert!(cases.len() >= 50, "{}", cases.len());
@@ -127,13 +134,19 @@ fn check_prints_a_table_and_takes_one_backend() {
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
     assert!(ran.stdout.contains("everything, mean"));
     assert!(ran.stdout.trim_end().contains("0 failed"), "{}", ran.stdout);
-    let ran = tilecast(here(), ["check", "--backends", "cpu,sim"]);
+    let json = tilecast(here(), ["check", "--backends", "sim", "--json"]).json();
+    assert_eq!(json["passed"], true, "{json}");
+    for case in json["cases"].as_array().unwrap() {
+        // One run for each strategy.
+        assert_eq!(case["runs"], 2, "{case}");
+        for check in case["checks"].as_array().unwrap() {
+            assert!(check["run"].as_str().unwrap().ends_with("sim"), "{check}");
+            assert!(check["elements"].as_u64().unwrap() > 0, "{check}");
+        }
+    }
+    let ran = tilecast(here(), ["check", "--backends", "cpu,abacus"]);
     assert_eq!(ran.code, Some(2));
-    assert!(
-        ran.stderr.contains("not available in this version"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("abacus"), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 """Compiles what `tilecast emit` writes with the real TPU compiler, for every cell of a matrix.
 
-    compile_matrix.py --tilecast PATH --libtpu FILE [--filter TEXT] [--jobs N] [--quick]
+    compile_matrix.py --tilecast PATH --libtpu FILE [--filter TEXT] [--jobs N]
 
 A cell is a target, a pass or backward strategy, a type and a shape; block sizes are those the library chooses. Each is
 emitted as StableHLO and compiled ahead of time, without a TPU, by `tilecast compile` (built with the feature `pjrt`).
 One line per cell: VMEM used by its kernels, the limit they ask for, seconds. Exit code 1 if any cell does not compile.
-Quick leaves out all but one shape per type.
 """
 import argparse
 import concurrent.futures
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,37 +30,56 @@ SHAPES = [
     (2048, 512, 32768),
     (1000, 768, 50257),
 ]
-QUICK = {"bf16": [(1000, 768, 50257)], "f32": [(2048, 512, 32768)]}
 
 
 def run(command):
     return subprocess.run(command, capture_output=True, text=True, timeout=3000)
 
 
-def cell(options, target, part, dtype, shape):
-    """The outcome of one cell: whether it compiled, and what to print."""
+def name(target, part, dtype, shape):
+    tokens, hidden, vocab = shape
+    return f"{target:4} {part:9} {dtype:4} B={tokens} H={hidden} V={vocab}"
+
+
+def emit(options, cell, module):
+    """Writes the module of a cell: its blocks, and what went wrong."""
+    target, part, dtype, shape = cell
     tokens, hidden, vocab = map(str, shape)
-    name = f"{target:4} {part:9} {dtype:4} B={tokens} H={hidden} V={vocab}"
-    with tempfile.TemporaryDirectory(prefix="tilecast-matrix-") as folder:
-        module = os.path.join(folder, "module.mlir")
-        emitted = run(
-            [options.tilecast, "emit", "linear-ce", "--target", target, "--tokens", tokens, "--hidden", hidden]
-            + ["--vocab", vocab, "--dtype", dtype, "--format", "stablehlo", "--output", module]
-            + PARTS[part]
-        )
-        if emitted.returncode != 0:
-            return False, f"FAIL  {name}  emit: {emitted.stderr.strip()}"
-        blocks = emitted.stdout.split(": ", 1)[1].split(";")[0]
-        compiled = run(
-            [options.tilecast, "compile", "--stablehlo", module, "--target", target, "--libtpu", options.libtpu, "--json"]
-        )
+    emitted = run(
+        [options.tilecast, "emit", "linear-ce", "--target", target, "--tokens", tokens, "--hidden", hidden]
+        + ["--vocab", vocab, "--dtype", dtype, "--format", "stablehlo", "--output", module]
+        + PARTS[part]
+    )
+    if emitted.returncode != 0:
+        return None, emitted.stderr.strip()
+    return emitted.stdout.split(": ", 1)[1].split(";")[0], None
+
+
+def effort(cell, blocks):
+    """Grows with the time to compile a cell: the multiply-adds its products unroll, of which exact f32 has six passes."""
+    _, part, dtype, _ = cell
+    sides = re.search(r"(\d+),(\d+),(\d+)", blocks or "")
+    macs = math.prod(map(int, sides.groups())) if sides else 0
+    return macs * (6 if dtype == "f32" else 1) * (1 if part == "forward" else 2)
+
+
+def compile_cell(options, cell, module, blocks, problem):
+    """The outcome of one cell: whether it compiled, and what to print."""
+    title = name(*cell)
+    if problem is not None:
+        return False, f"FAIL  {title}  emit: {problem}"
+    command = [options.tilecast, "compile", "--stablehlo", module, "--target", cell[0], "--libtpu", options.libtpu, "--json"]
+    try:
+        compiled = run(command)
+    except subprocess.TimeoutExpired as late:
+        return False, f"FAIL  {title}  ({blocks})  compile: no answer in {late.timeout} s"
     try:
         answer = json.loads(compiled.stdout)
     except json.JSONDecodeError:
-        return False, f"FAIL  {name}  ({blocks})  compile: {compiled.stderr.strip()[:500]}"
+        return False, f"FAIL  {title}  ({blocks})  compile: {compiled.stderr.strip()[:500]}"
     used, limit = answer["used_bytes"], answer["limit_bytes"]
     mib = lambda n: "?" if n is None else f"{n / 2**20:.2f}"
-    line = f"{name}  {mib(used):>6} of {mib(limit):>6} MiB  {answer['seconds']:6.1f} s  {blocks}"
+    line = f"{title}  {mib(used):>6} of {mib(limit):>6} MiB  {answer['seconds']:6.1f} s  {blocks}"
     if answer["status"] != "ok":
         return False, f"FAIL  {line}  {answer['status']}: {str(answer['message'])[:500]}"
     return True, f"ok    {line}"
@@ -71,20 +91,26 @@ def main():
     parser.add_argument("--libtpu", required=True)
     parser.add_argument("--filter", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     cells = [
         (target, part, dtype, shape)
         for dtype in DTYPES
-        for shape in (QUICK[dtype] if options.quick else SHAPES)
+        for shape in SHAPES
         for part in PARTS
         for target in TARGETS
     ]
     words = options.filter.split()
     cells = [c for c in cells if all(word in " ".join(map(str, c)) for word in words)]
     passed = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for ok, line in pool.map(lambda c: cell(options, *c), cells):
+    with tempfile.TemporaryDirectory(prefix="tilecast-matrix-") as folder, \
+            concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        modules = [os.path.join(folder, f"{i}.mlir") for i in range(len(cells))]
+        emitted = [emit(options, cell, module) for cell, module in zip(cells, modules)]
+        # The longest first, so that no job is left alone with one of them; the lines come in the order of the cells.
+        order = sorted(range(len(cells)), key=lambda i: -effort(cells[i], emitted[i][0]))
+        outcomes = {i: pool.submit(compile_cell, options, cells[i], modules[i], *emitted[i]) for i in order}
+        for i in range(len(cells)):
+            ok, line = outcomes[i].result()
             passed += ok
             print(line, flush=True)
     print(f"{passed} passed, {len(cells) - passed} failed")

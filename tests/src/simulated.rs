@@ -1,15 +1,18 @@
 //! The column of the simulator: the printed Mosaic text of every kernel, read back and interpreted.
 
 use half::bf16;
-use tilecast::{Blocks, DType, Options, Schedule, Strategy};
+use tilecast::{DType, Options, Schedule, Strategy};
 use tilecast_core::kernels::linear_ce::LinearCe;
-use tilecast_sim::execute::{Array, ExecuteError, Options as Execute, program};
+use tilecast_sim::execute::{Array, ExecuteError, Options as Execute};
+use tilecast_sim::interpretation::{
+    Interpretation, default_target, delta_operand_dtype, multiplications, raised, smallest_schedule,
+};
 
-use crate::backend::{Backend, Outputs, held_delta};
+use crate::backend::{Backend, Outputs};
 use crate::case::{Case, Data};
 
-/// Multiplications that are still quick to interpret: a second or two for the three products.
-const PRODUCT_LIMIT: usize = 60_000_000;
+/// Multiplications of all four products that are still quick to interpret: a second or two.
+const QUICK: u128 = 240_000_000;
 
 /// The kernels as the TPU compiler gets them, interpreted.
 ///
@@ -21,29 +24,9 @@ pub struct Simulated;
 impl Simulated {
     /// The schedule of a case in blocks that a TPU can take.
     pub fn schedule(case: &Case, strategy: Strategy) -> Schedule {
-        let whole = |n: usize| n.next_multiple_of(128);
-        let raise = |Blocks { b, h, v }| Blocks {
-            b: whole(b),
-            h: whole(h),
-            v: whole(v),
-        };
-        let Some(schedule) = case.schedule_for(strategy) else {
-            let blocks = raise(Blocks { b: 1, h: 1, v: 1 });
-            return Schedule {
-                forward: blocks,
-                backward: blocks,
-                strategy,
-                chunk_columns: 2 * blocks.v,
-                cores: 2,
-                rows_per_sub_tile: blocks.b,
-            };
-        };
-        Schedule {
-            forward: raise(schedule.forward),
-            backward: raise(schedule.backward),
-            chunk_columns: whole(schedule.chunk_columns),
-            rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
-            ..schedule
+        match case.schedule_for(strategy) {
+            Some(schedule) => raised(&schedule, default_target()),
+            None => smallest_schedule(default_target(), strategy),
         }
     }
 }
@@ -55,12 +38,7 @@ impl Backend for Simulated {
 
     fn skips(&self, case: &Case) -> Option<&'static str> {
         let schedule = Self::schedule(case, Strategy::Streaming);
-        let sizes = [schedule.forward, schedule.backward].map(|Blocks { b, h, v }| {
-            let blocks = [b, h, v].into_iter().zip(case.shape);
-            let padded = blocks.map(|(block, size)| size.next_multiple_of(block));
-            padded.product::<usize>()
-        });
-        let too_large = sizes.iter().any(|&size| size > PRODUCT_LIMIT);
+        let too_large = multiplications(&case.problem(), &schedule, true) > QUICK;
         too_large.then_some("its padded products are too large to interpret")
     }
 
@@ -91,7 +69,7 @@ fn run(
         }
     };
     let vector = |values: &[f32]| Array::new(values.to_vec(), &[values.len()]);
-    let mut arrays = vec![
+    let arrays = vec![
         ("x", matrix(&data.x, [b, h])?),
         ("w", matrix(&data.w, [h, v])?),
         ("bias", vector(&data.bias)?),
@@ -100,14 +78,10 @@ fn run(
         ("d_loss", vector(&data.d_loss)?),
         ("d_lse", vector(&data.d_lse)?),
     ];
-    let run = |arrays: &[(&'static str, Array)], kernels| {
-        let inputs: Vec<_> = arrays.iter().map(|(name, array)| (*name, array)).collect();
-        program(&kernels, &inputs, &Execute::default())
-    };
-    let forward = run(&arrays, problem.forward(&schedule)?)?;
-    let lse = forward.iter().filter(|output| output.0 == "lse").cloned();
-    arrays.extend(lse);
-    let backward = run(&arrays, problem.backward(&schedule)?)?;
+    let kernels = Interpretation::new(&problem, &schedule, true)?;
+    let options = Execute::default();
+    let forward = kernels.forward(&arrays, &options)?;
+    let backward = kernels.backward(&arrays, &forward, &options)?;
     let output = |name: &str| -> Vec<f32> {
         let mut outputs = forward.iter().chain(&backward);
         let found = outputs.find(|output| output.0 == name);
@@ -119,10 +93,6 @@ fn run(
         dx: output("dx"),
         dw: output("dw"),
         dbias: output("dbias"),
-        // The matrix unit rounds an f32 operand that meets one of bf16.
-        delta: match case.dtype {
-            DType::Bf16 => DType::Bf16,
-            _ => held_delta(case, strategy),
-        },
+        delta: delta_operand_dtype(&problem, strategy),
     })
 }

@@ -122,7 +122,6 @@ fn store(
     mask: Option<usize>,
 ) -> Outcome {
     let (value, view) = (leaf.tensor(0)?.clone(), leaf.view(1)?);
-    machine.spend(value.len() as u64)?;
     let indices = leaf.indices(indices)?;
     let place = part(machine, leaf, view, &value.shape, &indices)?;
     let mut value = value;

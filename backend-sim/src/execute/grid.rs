@@ -124,8 +124,10 @@ impl<'m> Run<'m> {
     /// A memory of its own for an argument.
     fn local(&mut self, index: usize, ty: Type, name: String) -> Result<usize, ExecuteError> {
         let module = self.kernel.module;
-        let buffer = shape_of(module, ty)
-            .and_then(|(shape, element)| Buffer::undefined(name, element, &shape));
+        let buffer = shape_of(module, ty).and_then(|(shape, element)| {
+            self.machine.spend(elements(&shape)? as u64)?;
+            Buffer::undefined(name, element, &shape)
+        });
         let buffer = self.kernel.argument(index, buffer)?;
         Ok(self.machine.memory.add(buffer))
     }
@@ -207,6 +209,9 @@ impl<'m> Run<'m> {
         let count =
             |sizes: &[usize]| elements(sizes).map_err(|fault| self.machine.at(function, fault));
         let (parallel, sequential) = (count(outer)?, count(inner)?);
+        // The order of the steps is held in memory.
+        let spent = self.machine.spend(parallel as u64);
+        spent.map_err(|fault| self.machine.at(function, fault))?;
         for (i, place) in order(parallel, options.parallel_order)
             .into_iter()
             .enumerate()
@@ -218,7 +223,10 @@ impl<'m> Run<'m> {
                     .scratch
                     .iter()
                     .chain(self.windows.iter().map(|w| &w.local));
-                scratch.for_each(|&buffer| self.machine.memory.poison(buffer));
+                for &buffer in scratch.collect::<Vec<_>>() {
+                    let made = self.machine.poison(buffer);
+                    made.map_err(|fault| self.machine.at(function, fault))?;
+                }
             }
             for step in 0..sequential {
                 let mut at = point(place, outer);
@@ -291,9 +299,10 @@ impl<'m> Run<'m> {
     /// Copies a block in, or makes the window undefined if it is an output.
     fn show(&mut self, i: usize, start: Vec<i64>) -> Result<(), ExecuteError> {
         let window = &self.windows[i];
-        self.machine.memory.poison(window.local);
+        let op = window.transform.unwrap_or(self.kernel.function);
+        let made = self.machine.poison(window.local);
+        made.map_err(|fault| self.machine.at(op, fault))?;
         if !window.operand.output {
-            let op = window.transform.unwrap_or(self.kernel.function);
             let written = self.written.get(&window.operand.array);
             let stale = written.is_some_and(|parts| {
                 parts
@@ -322,6 +331,8 @@ impl<'m> Run<'m> {
         };
         let op = window.transform.unwrap_or(self.kernel.function);
         let written = self.written.entry(window.operand.array).or_default();
+        let spent = self.machine.spend(written.len() as u64);
+        spent.map_err(|fault| self.machine.at(op, fault))?;
         let mine = self.parallel_step;
         let other =
             |part: &&Rectangle| part.parallel_step != mine && part.overlaps(&start, &window.shape);

@@ -66,6 +66,14 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
+    /// Makes a whole memory undefined again.
+    pub(super) fn poison(&mut self, buffer: usize) -> Result<(), Fault> {
+        let len = self.memory.buffers[buffer].cells.len();
+        self.spend(len as u64)?;
+        self.memory.poison(buffer);
+        Ok(())
+    }
+
     /// Runs a function.
     pub(super) fn call(
         &mut self,
@@ -170,19 +178,17 @@ impl<'m> Machine<'m> {
         if let Ok((shape, _)) = leaf.result() {
             self.spend(elements(&shape)? as u64)?;
         }
+        for operand in &leaf.operands {
+            if let Value::Tensor(tensor) = operand {
+                self.spend(tensor.len() as u64)?;
+            }
+        }
         if let Some(result) = access::evaluate(self, &leaf) {
             return result;
         }
         if leaf.name == "tpu.matmul" {
             self.spend(product::work(&leaf))?;
             return Ok(Some(product::matmul(&leaf)?.into()));
-        }
-        if let Some(operand) = leaf
-            .operands
-            .first()
-            .and_then(|operand| operand.tensor().ok())
-        {
-            self.spend(operand.len() as u64)?;
         }
         let result = element_wise::evaluate(&leaf)
             .or_else(|| shapes::evaluate(&leaf))

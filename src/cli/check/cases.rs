@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
-use tilecast::{Blocks, DType, Options, Reduction};
+use tilecast::{Blocks, DType, Options, Reduction, Schedule};
 
 use crate::cli::inputs::{Floats, Inputs};
 use crate::cli::random::Random;
@@ -24,10 +24,10 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// `[B, H, V]`
     pub(super) shape: [usize; 3],
-    /// `None`: those chosen for this machine.
-    pub(super) blocks: Option<Blocks>,
+    /// `None`: those of the backend.
+    blocks: Option<Blocks>,
     /// Columns of a streaming chunk, where a case wants several.
-    pub(super) chunk_columns: Option<usize>,
+    chunk_columns: Option<usize>,
     options: Options,
     /// Share of the tokens that carry the ignored label.
     ignored: f64,
@@ -110,7 +110,7 @@ impl Case {
     }
 }
 
-/// Every case is run in f32 and bf16, with both strategies, on every instruction set.
+/// Every case is run in f32 and bf16, with both strategies, on every instruction set and in the interpreter.
 pub(super) const CASES: [Case; 27] = [
     case("plain", [32, 64, 256], PLAIN).asking(Ask::Loss),
     case("ragged", RAGGED, PLAIN).asking(Ask::Losses),
@@ -193,6 +193,16 @@ pub(super) const CASES: [Case; 27] = [
 ];
 
 impl Case {
+    /// The schedule, with the sizes that the case asks for.
+    pub(super) fn cut(&self, schedule: Schedule) -> Schedule {
+        Schedule {
+            forward: self.blocks.unwrap_or(schedule.forward),
+            backward: self.blocks.unwrap_or(schedule.backward),
+            chunk_columns: self.chunk_columns.unwrap_or(schedule.chunk_columns),
+            ..schedule
+        }
+    }
+
     /// Random inputs of the case. Both types see the same draws, rounded.
     pub(super) fn inputs(&self, dtype: DType, seed: u64) -> Result<Inputs, LinearCeError> {
         let [b, h, v] = self.shape;

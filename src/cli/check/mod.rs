@@ -9,13 +9,15 @@ mod tolerance;
 use serde_json::{Value, json};
 use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
+use tilecast::sim::execute;
+use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
 use tilecast::{Cpu, DType, Gradient, Schedule, Strategy};
 
 use super::Outcome;
 use super::args::{Backend, CliError, Op};
 use super::inputs::Inputs;
 use super::output::{self, number, print, print_json, table};
-use super::solve::{Results, cotangents, on_cpu, widened};
+use super::solve::{Results, cotangents, on_cpu, on_sim, widened};
 use cases::{CASES, Case};
 use compare::Errors;
 use differences::Differences;
@@ -24,11 +26,12 @@ use tolerance::Exact;
 /// Check the kernels on random problems
 ///
 /// cpu: every strategy, instruction set of this machine and several thread counts against the reference in f64, with
-/// tolerances derived for each element. reference: its gradients against finite differences in f64.
+/// tolerances derived for each element. sim: the same for the kernels as the TPU compiler would get them, printed, read
+/// back and interpreted with blocks a TPU takes, parallel steps in an order drawn from the seed. reference: its gradients against finite differences in f64.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exit codes: 0 everything holds; 1 something does not.\n\n\
-                        Example:\n  tilecast check linear-ce --backends cpu,reference --seed 7"
+                        Example:\n  tilecast check linear-ce --backends cpu,sim,reference --seed 7"
 )]
 pub(crate) struct Args {
     /// What to check
@@ -39,7 +42,7 @@ pub(crate) struct Args {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "cpu,reference"
+        default_value = "cpu,sim,reference"
     )]
     backends: Vec<Backend>,
     /// Seed of the random problems
@@ -52,9 +55,6 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let Op::LinearCe = args.op;
-    if args.backends.contains(&Backend::Sim) {
-        return Err(CliError::unavailable(Backend::Sim));
-    }
     let mut found = Vec::new();
     for (i, case) in CASES.iter().enumerate() {
         for dtype in [DType::F32, DType::Bf16] {
@@ -86,7 +86,7 @@ struct Checked {
     shape: [usize; 3],
     /// Kernels run.
     runs: usize,
-    /// For each of [`RESULTS`], the worst run; empty if the cpu was not asked for.
+    /// For each of [`RESULTS`], the worst run; empty if no kernels ran.
     results: Vec<Worst>,
     differences: Option<Errors>,
 }
@@ -113,16 +113,19 @@ impl Checked {
             results: Vec::new(),
             differences: None,
         };
+        let exact = Exact {
+            problem: &inputs.problem,
+            inputs: &wide,
+            d_loss: &d_loss,
+            d_lse: &d_lse,
+            forward: &forward,
+            backward: &backward,
+        };
         if args.backends.contains(&Backend::Cpu) {
-            let exact = Exact {
-                problem: &inputs.problem,
-                inputs: &wide,
-                d_loss: &d_loss,
-                d_lse: &d_lse,
-                forward: &forward,
-                backward: &backward,
-            };
-            found.run_kernels(case, &inputs, &exact)?;
+            found.run_on_cpu(case, &inputs, &exact)?;
+        }
+        if args.backends.contains(&Backend::Sim) {
+            found.run_on_sim(case, &inputs, &exact, seed)?;
         }
         if args.backends.contains(&Backend::Reference) {
             let differences = Differences {
@@ -138,15 +141,14 @@ impl Checked {
     }
 
     /// Every strategy, instruction set and number of threads.
-    fn run_kernels(
+    fn run_on_cpu(
         &mut self,
         case: &Case,
         inputs: &Inputs,
         exact: &Exact<'_>,
     ) -> Result<(), CliError> {
-        self.results = vec![Worst::default(); RESULTS.len()];
         for strategy in Strategy::ALL {
-            let tolerance = exact.tolerance(strategy);
+            let tolerance = exact.on_cpu(strategy);
             for simd in Simd::available() {
                 for threads in thread_counts() {
                     let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
@@ -161,7 +163,32 @@ impl Checked {
         Ok(())
     }
 
+    /// Every strategy.
+    fn run_on_sim(
+        &mut self,
+        case: &Case,
+        inputs: &Inputs,
+        exact: &Exact<'_>,
+        seed: u64,
+    ) -> Result<(), CliError> {
+        let options = execute::Options {
+            parallel_order: Some(seed),
+            ..execute::Options::default()
+        };
+        let target = default_target();
+        for strategy in Strategy::ALL {
+            let schedule = smallest_schedule(target, strategy);
+            let schedule = raised(&case.cut(schedule), target);
+            let results = on_sim(inputs, &schedule, &options, true)?;
+            self.runs += 1;
+            let run = format!("{}, {}", strategy.name(), Backend::Sim.name());
+            self.keep_worst(&run, &compare(&results, exact, &exact.on_sim(strategy)));
+        }
+        Ok(())
+    }
+
     fn keep_worst(&mut self, run: &str, errors: &[Errors]) {
+        self.results.resize(RESULTS.len(), Worst::default());
         for (worst, errors) in self.results.iter_mut().zip(errors) {
             if worst.run.is_empty() || errors.share() > worst.errors.share() {
                 *worst = Worst {
@@ -214,14 +241,10 @@ fn thread_counts() -> [usize; 3] {
 }
 
 fn schedule(case: &Case, inputs: &Inputs, strategy: Strategy, cpu: &Cpu) -> Schedule {
-    let chosen = Schedule::for_cache(&inputs.problem, &cpu.cache());
-    Schedule {
-        forward: case.blocks.unwrap_or(chosen.forward),
-        backward: case.blocks.unwrap_or(chosen.backward),
-        chunk_columns: case.chunk_columns.unwrap_or(chosen.chunk_columns),
+    case.cut(Schedule {
         strategy,
-        ..chosen
-    }
+        ..Schedule::for_cache(&inputs.problem, &cpu.cache())
+    })
 }
 
 fn compare(
@@ -364,8 +387,9 @@ mod tests {
                     options,
                 );
                 let (_, got) = solve(&wrong.unwrap(), &d_lse);
-                for strategy in Strategy::ALL {
-                    let tolerance = exact.tolerance(strategy);
+                let tolerances =
+                    Strategy::ALL.map(|strategy| [exact.on_cpu(strategy), exact.on_sim(strategy)]);
+                for (i, tolerance) in tolerances.as_flattened().iter().enumerate() {
                     for (got, exact, tolerance) in [
                         (&got.dx, &backward.dx, &tolerance.dx),
                         (&got.dw, &backward.dw, &tolerance.dw),
@@ -373,7 +397,7 @@ mod tests {
                         let got: Vec<f32> = got.iter().map(|&x| x as f32).collect();
                         let errors = Errors::of(&got, exact, tolerance);
                         let noticed = !errors.passed();
-                        assert_eq!(noticed, name != "nothing", "{name}, {dtype}, {strategy:?}");
+                        assert_eq!(noticed, name != "nothing", "{name}, {dtype}, tolerance {i}");
                     }
                 }
             }

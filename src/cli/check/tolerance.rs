@@ -27,11 +27,13 @@
 //! d dbias = sum_i (E + g(B) D)
 //! ```
 //!
-//! `q` is 2^-8 where delta is held as bf16 (streaming, if asked for), else 0; `o` is 2^-8 for a
+//! `q` is 2^-8 where delta meets `x` and `w` as bf16 (streaming, if asked for; in the matrix unit of a TPU
+//! whenever they are bf16), else 0; `o` is 2^-8 for a
 //! bf16 gradient, else 0: the rounding of the result. To all of this the smallest normal f32 is
 //! added, below which anything may be 0.
 
 use tilecast::core::kernels::linear_ce::{LinearCe, reference};
+use tilecast::sim::interpretation::delta_operand_dtype;
 use tilecast::{DType, Reduction, Strategy};
 
 const U: f64 = 1.0 / (1 << 24) as f64;
@@ -77,15 +79,25 @@ struct Row {
 }
 
 impl Exact<'_> {
-    /// What `strategy` may be off by.
-    pub(super) fn tolerance(&self, strategy: Strategy) -> Tolerance {
+    /// What a strategy may be off by on a CPU.
+    pub(super) fn on_cpu(&self, strategy: Strategy) -> Tolerance {
+        self.tolerance(match strategy {
+            Strategy::Streaming => self.problem.options().delta_dtype.unwrap_or(DType::F32),
+            Strategy::Combined => DType::F32,
+        })
+    }
+
+    /// What a strategy may be off by on a TPU.
+    pub(super) fn on_sim(&self, strategy: Strategy) -> Tolerance {
+        self.tolerance(delta_operand_dtype(self.problem, strategy))
+    }
+
+    /// What may be off where delta meets `x` and `w` in the type `delta`.
+    fn tolerance(&self, delta: DType) -> Tolerance {
         let problem = self.problem;
         let (b, h, v) = (problem.tokens(), problem.hidden(), problem.vocab());
         let bf16 = |dtype| if dtype == DType::Bf16 { BF16 } else { 0.0 };
-        let held = match strategy {
-            Strategy::Streaming => bf16(problem.options().delta_dtype.unwrap_or(DType::F32)),
-            Strategy::Combined => 0.0,
-        };
+        let held = bf16(delta);
         let result = bf16(problem.grad_dtype());
         let rounded = |values: &[f64]| -> Vec<f64> {
             let round = |value: &f64| SMALLEST + result * value.abs();

@@ -1,0 +1,269 @@
+//! The fused cross-entropy in the [interpreter](crate::execute): its blocks, what it costs, its rounding.
+//!
+//! Interpretation is for numbers, not for speed, so blocks are the smallest a TPU takes: even a
+//! small problem then has several, and ragged ones at its edges. Whatever the blocks, the interpreter multiplies
+//! whole ones, so a problem's cost is that of its sizes rounded up.
+
+use thiserror::Error;
+use tilecast_core::DType;
+use tilecast_core::budget::VmemLedger;
+use tilecast_core::budget::padding::PaddingError;
+use tilecast_core::kernels::linear_ce::{
+    Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
+};
+use tilecast_core::program::{Kernel, Program};
+use tilecast_core::spec::SpecError;
+use tilecast_core::target::{Generation, Target};
+
+use crate::execute::{Array, ExecuteError, Options, program};
+use crate::verdict::vmem_reason;
+
+/// Why a problem is not interpreted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InterpretError {
+    /// The problem or its schedule is invalid for every target.
+    #[error(transparent)]
+    Problem(#[from] LinearCeError),
+    /// The target does not take the blocks.
+    #[error(transparent)]
+    Tiling(#[from] SpecError),
+    /// A buffer is too large to count.
+    #[error(transparent)]
+    Padding(#[from] PaddingError),
+    /// A kernel does not fit the VMEM of the target.
+    #[error("{kernel} {reason}")]
+    Vmem {
+        /// Kernel.
+        kernel: String,
+        /// What it needs, what there is, and what helps.
+        reason: String,
+    },
+    /// It would take too long.
+    #[error(
+        "this takes {multiplications} multiplications, whole blocks of {blocks} counted; the interpreter takes at \
+         most {MULTIPLICATION_LIMIT}: run a smaller problem, or this one on the CPU"
+    )]
+    TooLarge {
+        /// Multiplications of all passes.
+        multiplications: u128,
+        /// Blocks, `b,h,v`, of the passes.
+        blocks: String,
+    },
+}
+
+/// The generation that is taken where none is named.
+pub fn default_target() -> &'static Target {
+    Target::of(Generation::V5e)
+}
+
+/// The smallest schedule that `target` takes: blocks of one register's lanes each way, chunks of two
+/// column blocks.
+pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
+    let lanes = target.lanes.value;
+    let blocks = Blocks {
+        b: lanes,
+        h: lanes,
+        v: lanes,
+    };
+    Schedule {
+        forward: blocks,
+        backward: blocks,
+        strategy,
+        chunk_columns: 2 * lanes,
+        // The combined bias gradient of several cores has blocks of one row, which targets refuse.
+        cores: 1,
+        rows_per_sub_tile: lanes,
+    }
+}
+
+/// `schedule` with every size raised to one that `target` takes.
+pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
+    let whole = |n: usize| n.next_multiple_of(target.lanes.value);
+    let raise = |Blocks { b, h, v }| Blocks {
+        b: whole(b),
+        h: whole(h),
+        v: whole(v),
+    };
+    Schedule {
+        forward: raise(schedule.forward),
+        backward: raise(schedule.backward),
+        chunk_columns: whole(schedule.chunk_columns),
+        rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
+        ..*schedule
+    }
+}
+
+/// The type in which delta meets `x` and `w`: the matrix unit rounds an f32 operand that meets one of
+/// bf16.
+pub fn delta_operand_dtype(problem: &LinearCe, strategy: Strategy) -> DType {
+    match (problem.dtype(), strategy) {
+        (DType::Bf16, _) => DType::Bf16,
+        (_, Strategy::Streaming) => problem.delta_dtype(),
+        (_, Strategy::Combined) => DType::F32,
+    }
+}
+
+/// Multiplications that the interpreter takes on: about a minute, at the 1.3 to 2 billion per second that one core of
+/// a Xeon with AVX-512 was seen to interpret.
+pub const MULTIPLICATION_LIMIT: u128 = 100_000_000_000;
+
+/// Multiplications of the given passes, in whole blocks: one product forward, three backward.
+pub fn multiplications(problem: &LinearCe, schedule: &Schedule, backward: bool) -> u128 {
+    let product = |blocks: Blocks| {
+        let sizes = blocks.whole(problem).map(|size| size as u128);
+        sizes.into_iter().fold(1, u128::saturating_mul)
+    };
+    let gradients = match backward {
+        true => product(schedule.backward).saturating_mul(3),
+        false => 0,
+    };
+    product(schedule.forward).saturating_add(gradients)
+}
+
+/// The op on arrays, by way of the text of its kernels.
+#[derive(Clone, Debug)]
+pub struct Interpretation {
+    forward: Program<LinearCeKernel>,
+    backward: Option<Program<LinearCeKernel>>,
+}
+
+impl Interpretation {
+    /// Builds the passes and checks that they are quick enough.
+    ///
+    /// # Errors
+    /// A schedule that cannot be built, or too many multiplications.
+    pub fn new(
+        problem: &LinearCe,
+        schedule: &Schedule,
+        backward: bool,
+    ) -> Result<Self, InterpretError> {
+        let found = Self {
+            forward: problem.forward(schedule)?,
+            backward: match backward {
+                true => Some(problem.backward(schedule)?),
+                false => None,
+            },
+        };
+        let multiplications = multiplications(problem, schedule, backward);
+        if multiplications > MULTIPLICATION_LIMIT {
+            let text = |Blocks { b, h, v }| format!("{b},{h},{v}");
+            let blocks = match backward && schedule.forward != schedule.backward {
+                true => format!("{} and {}", text(schedule.forward), text(schedule.backward)),
+                false => text(schedule.forward),
+            };
+            return Err(InterpretError::TooLarge {
+                multiplications,
+                blocks,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Checks that `target` takes the blocks.
+    ///
+    /// # Errors
+    /// Blocks that are no multiples of what the target asks for, or that do not fit its VMEM.
+    pub fn check(&self, target: &Target) -> Result<(), InterpretError> {
+        for program in [Some(&self.forward), self.backward.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            for (launch, _) in program.launches() {
+                let spec = launch.kernel.spec();
+                spec.check_tiling(target)?;
+                let limit_bytes = Some(target.vmem_usable_bytes.value);
+                let ledger = VmemLedger::new(spec, target, limit_bytes)?;
+                if let Some(reason) = vmem_reason(spec, &ledger, target) {
+                    let kernel = spec.name().into();
+                    return Err(InterpretError::Vmem { kernel, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the forward pass on `arrays`, found by the names of the op's inputs.
+    ///
+    /// # Errors
+    /// An array that is missing or of another shape or type, and whatever goes wrong in a kernel.
+    pub fn forward(
+        &self,
+        arrays: &[(&'static str, Array)],
+        options: &Options,
+    ) -> Result<Vec<(&'static str, Array)>, ExecuteError> {
+        program(&self.forward, &named(arrays), options)
+    }
+
+    /// Runs the backward pass on `arrays` and the `lse` of the forward pass; without one there are no
+    /// results.
+    ///
+    /// # Errors
+    /// As for [`Interpretation::forward`].
+    pub fn backward(
+        &self,
+        arrays: &[(&'static str, Array)],
+        forward: &[(&'static str, Array)],
+        options: &Options,
+    ) -> Result<Vec<(&'static str, Array)>, ExecuteError> {
+        match &self.backward {
+            Some(backward) => program(backward, &[named(arrays), named(forward)].concat(), options),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+fn named<'a>(arrays: &'a [(&'static str, Array)]) -> Vec<(&'a str, &'a Array)> {
+    arrays.iter().map(|(name, array)| (*name, array)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tilecast_core::kernels::linear_ce::Options as Ce;
+
+    fn refused(b: usize, h: usize, v: usize, edit: impl FnOnce(&mut Schedule)) -> String {
+        let problem = LinearCe::new(b, h, v, DType::Bf16, Ce::default()).unwrap();
+        let mut schedule = smallest_schedule(default_target(), Strategy::Streaming);
+        edit(&mut schedule);
+        let built = Interpretation::new(&problem, &schedule, true);
+        let checked = built.and_then(|kernels| kernels.check(default_target()));
+        checked.unwrap_err().to_string()
+    }
+
+    /// One multiplication more than the limit is refused, and not the limit.
+    #[test]
+    fn work_is_counted_in_whole_blocks() {
+        let problem = LinearCe::new(1, 129, 128, DType::F32, Ce::default()).unwrap();
+        let schedule = smallest_schedule(default_target(), Strategy::Combined);
+        let product = 128 * 256 * 128;
+        assert_eq!(multiplications(&problem, &schedule, false), product);
+        assert_eq!(multiplications(&problem, &schedule, true), 4 * product);
+        let text = refused(8192, 4096, 128_256, |_| {});
+        assert!(text.contains("17214228922368"), "{text}");
+        assert!(
+            text.contains("100000000000") && text.contains("CPU"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn blocks_that_the_target_does_not_take() {
+        let text = refused(300, 300, 300, |schedule| schedule.forward.h = 64);
+        assert!(text.contains("block 64 of x"), "{text}");
+        assert!(text.contains("multiple of 128 on v5e"), "{text}");
+        let text = refused(300, 300, 300, |schedule| schedule.backward.v = 1 << 17);
+        assert!(
+            text.contains("VMEM") && text.contains("smaller blocks"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_smallest_schedule_is_raised_to_itself() {
+        for target in Generation::ALL.map(Target::of) {
+            let schedule = smallest_schedule(target, Strategy::Combined);
+            assert_eq!(raised(&schedule, target), schedule);
+        }
+    }
+}
