@@ -12,7 +12,7 @@ use crate::judge::{JudgeError, Judged, KernelTime, judge};
 use crate::memory::VmemLedger;
 use crate::pipeline::devices_per_chip;
 use crate::schedule::{Machine, Unit};
-use crate::verdict::{Verdict, vmem_reason};
+use crate::verdict::Verdict;
 
 /// Share by which the cycles of a schedule may be off; see `docs/cost-model.md`.
 const CYCLES_ERROR: f64 = 0.10;
@@ -214,7 +214,7 @@ impl KernelReport {
     }
 
     fn new(name: String, launches: u64, judged: &Judged, target: &Target) -> Self {
-        let reason = vmem_reason(&judged.vmem, target);
+        let reason = judged.vmem.reason(target);
         Self {
             name,
             launches,
@@ -312,7 +312,7 @@ fn kernel<K: Kernel>(
         report.verdict = Verdict::Invalid;
         report.reason = Some(error.to_string());
     } else {
-        report.reason = vmem_reason(&report.vmem, target);
+        report.reason = report.vmem.reason(target);
     }
     report.prediction = (report.verdict == Verdict::Fits).then_some(total);
     Ok(report)

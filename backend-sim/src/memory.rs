@@ -22,6 +22,7 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
 use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
 
 use crate::grid::{Grid, dependents};
+use crate::verdict::{Largest, vmem_reason};
 use crate::signature::{Operand, Signature, Window, memref};
 
 /// Why a kernel has no ledger.
@@ -159,6 +160,18 @@ impl VmemLedger {
     /// Whether the sum would be within the largest limit that can be given.
     pub fn fits_raised(&self) -> bool {
         self.used_bytes() <= self.capacity_bytes
+    }
+
+    /// Why it does not fit, and what helps; `None` if it fits.
+    pub fn reason(&self, target: &Target) -> Option<String> {
+        let largest = self.largest().map(|term| Largest {
+            kind: term.kind,
+            name: &term.name,
+            shape: &term.shape,
+            bytes: term.bytes,
+        });
+        let sizes = [self.used_bytes(), self.limit_bytes, self.capacity_bytes];
+        vmem_reason(sizes, largest, target)
     }
 
     /// The largest term.

@@ -1,8 +1,7 @@
 //! [`Verdict`]: whether something can run, and the sentences that say why not.
 
+use tilecast_core::budget::TermKind;
 use tilecast_core::target::Target;
-
-use crate::memory::VmemLedger;
 
 /// Whether a kernel or an op can run on a target, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,28 +28,39 @@ impl Verdict {
     }
 }
 
-/// Why a kernel does not fit VMEM, and what helps; `None` if it fits.
-pub(crate) fn vmem_reason(ledger: &VmemLedger, target: &Target) -> Option<String> {
-    let largest = ledger.largest().filter(|_| !ledger.fits())?;
-    let used = ledger.used_bytes();
-    let limit = bytes(ledger.limit_bytes);
-    let limit = if ledger.limit_bytes == ledger.capacity_bytes {
-        format!("{target} has {limit}")
+/// The largest allocation of a kernel.
+pub(crate) struct Largest<'a> {
+    pub kind: TermKind,
+    pub name: &'a str,
+    pub shape: &'a [usize],
+    pub bytes: u64,
+}
+
+/// Why a kernel does not fit VMEM, and what helps; `None` if it fits. `used`, `limit` and `capacity`
+/// are bytes.
+pub(crate) fn vmem_reason(
+    [used, limit, capacity]: [u64; 3],
+    largest: Option<Largest<'_>>,
+    target: &Target,
+) -> Option<String> {
+    let largest = largest.filter(|_| used > limit)?;
+    let allowed = if limit == capacity {
+        format!("{target} has {}", bytes(limit))
     } else {
-        format!("the limit is {limit}")
+        format!("the limit is {}", bytes(limit))
     };
-    let raise = if used <= ledger.capacity_bytes {
+    let raise = if used <= capacity {
         let kib = used.div_ceil(1 << 10);
         format!(", or raise the limit to at least {kib} KiB (--vmem-limit-kib)")
     } else {
         String::new()
     };
-    let shape = match largest.shape[..] {
+    let shape = match largest.shape {
         [.., rows, columns] => format!(" of {rows} x {columns} elements"),
         _ => String::new(),
     };
     Some(format!(
-        "needs {} of VMEM, {limit}; the largest term is the {} `{}`{shape}, {}: choose smaller blocks{raise}",
+        "needs {} of VMEM, {allowed}; the largest term is the {} `{}`{shape}, {}: choose smaller blocks{raise}",
         bytes(used),
         largest.kind.name(),
         largest.name,
