@@ -1,0 +1,45 @@
+//! Coordinate descent on the fitted figures: `fit TARGET < lines "cycles weight file"`.
+use tilecast_sim::schedule::{Machine, schedule};
+use tilecast_tpu::mosaic::Module;
+
+fn main() {
+    let name = std::env::args().nth(1).unwrap();
+    let target = tilecast_core::target::TARGETS.iter().find(|t| t.name == name).unwrap();
+    let points: Vec<(f64, Module)> = std::io::stdin().lines().map(|line| {
+        let line = line.unwrap();
+        let mut parts = line.split(' ');
+        let cycles: f64 = parts.next().unwrap().parse().unwrap();
+        (cycles, Module::parse(&std::fs::read_to_string(parts.next().unwrap()).unwrap()).unwrap())
+    }).collect();
+    let mut machine = Machine::new(target);
+    let error = |m: &Machine| -> f64 {
+        let sum: f64 = points.iter().map(|(cycles, module)| {
+            let e = (schedule(module, m).map_or(0.0, |s| s.cycles(m)) / cycles).ln().abs();
+            if e < 0.2 { e } else { 0.2 + 0.3 * (e - 0.2) }
+        }).sum();
+        sum / points.len() as f64
+    };
+    let start = Machine::new(target).fitted().map(|(_, v)| *v);
+    let mut best = error(&machine);
+    eprintln!("{name} {} points, start {best:.4}", points.len());
+    for round in 0..6 {
+        let step = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02][round];
+        for i in 0..start.len() {
+            for sign in [1.0, -1.0] {
+                loop {
+                    let old = *machine.fitted()[i].1;
+                    let unit = old.abs().max(if i >= 13 { 20.0 } else { 0.5 });
+                    let new = old + sign * step * unit;
+                    // A unit is never faster than it is.
+                    if i < 6 && new > start[i] * 1.0001 { break; }
+                    if i < 13 && new < 0.0 { break; }
+                    *machine.fitted()[i].1 = new;
+                    let e = error(&machine);
+                    if e < best - 1e-5 { best = e; } else { *machine.fitted()[i].1 = old; break; }
+                }
+            }
+        }
+        eprintln!("{name} round {round}: {best:.4}");
+    }
+    for (n, v) in machine.fitted() { println!("{name} {n} {v:.3}"); }
+}

@@ -1,0 +1,181 @@
+//! [`Vector`]: a vector value as registers, and when they are there.
+//!
+//! The last two dimensions of a vector are cut into registers of 8 x 128 32-bit elements; 16-bit
+//! elements take two rows each. A value that is the same along a dimension needs one register for all
+//! of it, which is what most broadcasts come to. Registers are scheduled in groups of neighbours, at
+//! most [`GROUPS`] along each dimension: fine enough to see how one operation follows another, coarse
+//! enough to place a block of many thousand registers in microseconds.
+
+/// Groups along a dimension, at most.
+pub const GROUPS: usize = 8;
+
+/// One dimension of a vector, in registers and groups of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Registers.
+    pub registers: usize,
+    /// Registers of a group; the last may have fewer.
+    pub step: usize,
+}
+
+impl Extent {
+    /// `registers` in as few groups of a power of two as allowed.
+    pub fn new(registers: usize) -> Self {
+        let registers = registers.max(1);
+        let step = registers.div_ceil(GROUPS).next_power_of_two();
+        Self { registers, step }
+    }
+
+    /// The same registers in groups of at least `least`.
+    pub fn coarser(self, least: usize) -> Self {
+        Self {
+            step: self.step.max(least),
+            ..self
+        }
+    }
+
+    /// Number of groups.
+    pub fn groups(self) -> usize {
+        self.registers.div_ceil(self.step)
+    }
+
+    /// Registers of a group.
+    pub fn size(self, group: usize) -> usize {
+        self.step.min(self.registers - group * self.step)
+    }
+
+    /// The groups that hold registers `from..to`; all of one register stands for every position.
+    pub fn covering(self, from: usize, to: usize) -> std::ops::Range<usize> {
+        if self.registers == 1 {
+            return 0..1;
+        }
+        let last = self.groups() - 1;
+        (from / self.step).min(last)..((to.max(from + 1) - 1) / self.step).min(last) + 1
+    }
+}
+
+/// A load that has not been placed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pending {
+    /// Not before this cycle.
+    pub ready: f64,
+    /// Loads for each register.
+    pub loads: f64,
+    /// Vector operations for each register.
+    pub valu: f64,
+}
+
+/// A vector value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Vector {
+    /// Rows of registers; leading dimensions multiply.
+    pub rows: Extent,
+    /// Columns of registers.
+    pub columns: Extent,
+    /// Bits of an element.
+    pub bits: u32,
+    /// Whether every lane of the single column holds the value of its row.
+    pub along_lanes: bool,
+    /// Cycle at which each group is there, row-major.
+    pub ready: Vec<f64>,
+    /// What a register costs to load, for a value that is loaded where a product reads it.
+    pub pending: Option<Pending>,
+    /// The block that made it; in others it is there from the start.
+    pub block: u32,
+    /// The entry of each group in the account of registers of that block; empty for constants.
+    pub entries: Vec<u32>,
+}
+
+impl Vector {
+    /// A vector whose groups are all there at `ready`.
+    pub fn new(rows: usize, columns: usize, bits: u32, ready: f64) -> Self {
+        let (rows, columns) = (Extent::new(rows), Extent::new(columns));
+        Self {
+            rows,
+            columns,
+            bits,
+            along_lanes: false,
+            ready: vec![ready; rows.groups() * columns.groups()],
+            pending: None,
+            block: 0,
+            entries: Vec::new(),
+        }
+    }
+
+    /// A constant: one register.
+    pub fn constant(bits: u32) -> Self {
+        Self {
+            along_lanes: true,
+            ..Self::new(1, 1, bits, 0.0)
+        }
+    }
+
+    /// Registers in all.
+    pub fn registers(&self) -> usize {
+        self.rows.registers * self.columns.registers
+    }
+
+    /// When all of rows `r0..r1` and columns `c0..c1` of registers is there.
+    pub fn ready_at(&self, [r0, r1]: [usize; 2], [c0, c1]: [usize; 2]) -> f64 {
+        let columns = self.columns.groups();
+        let mut ready = 0.0_f64;
+        for r in self.rows.covering(r0, r1) {
+            for c in self.columns.covering(c0, c1) {
+                ready = ready.max(self.ready[r * columns + c]);
+            }
+        }
+        ready
+    }
+
+    /// When all of it is there.
+    pub fn all_ready(&self) -> f64 {
+        self.ready.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Its groups: number, first row, rows, first column, columns.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
+        let (rows, columns) = (self.rows, self.columns);
+        (0..rows.groups() * columns.groups()).map(move |index| {
+            let (r, c) = (index / columns.groups(), index % columns.groups());
+            Group {
+                index,
+                row: r * rows.step,
+                rows: rows.size(r),
+                column: c * columns.step,
+                columns: columns.size(c),
+            }
+        })
+    }
+}
+
+/// Neighbouring registers of a vector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Its number.
+    pub index: usize,
+    /// First row of registers.
+    pub row: usize,
+    /// Rows of registers.
+    pub rows: usize,
+    /// First column of registers.
+    pub column: usize,
+    /// Columns of registers.
+    pub columns: usize,
+}
+
+impl Group {
+    /// Number of registers.
+    pub fn registers(&self) -> f64 {
+        (self.rows * self.columns) as f64
+    }
+
+    /// The rows it spans.
+    pub fn row_range(&self) -> [usize; 2] {
+        [self.row, self.row + self.rows]
+    }
+
+    /// The columns it spans.
+    pub fn column_range(&self) -> [usize; 2] {
+        [self.column, self.column + self.columns]
+    }
+}
