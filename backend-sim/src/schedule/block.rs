@@ -58,8 +58,6 @@ pub struct Product {
     pub transpose_lhs: bool,
     /// The right operand is stored transposed.
     pub transpose_rhs: bool,
-    /// Whether it is added to something other than zero.
-    pub accumulate: bool,
 }
 
 impl<'a> Block<'a> {
@@ -443,7 +441,7 @@ impl<'a> Block<'a> {
     /// Columns of weights are pushed and the rows of the left operand streamed past them, one block of
     /// columns and contraction after the other; sums over blocks of the contraction are made by the
     /// vector unit, or by the matrix units themselves.
-    pub fn product(&mut self, lhs: &Vector, rhs: &Vector, acc: &Vector, p: &Product) -> Vector {
+    pub fn product(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> Vector {
         let machine = self.machine;
         let target = machine.target;
         let dim = target.mxu_dim.value;
@@ -517,11 +515,9 @@ impl<'a> Block<'a> {
         let units = machine.slots_per_cycle[Unit::Mxu as usize];
         // With fewer blocks of weights than units, rows are dealt to units that hold the same.
         let copies = (units / (k_tiles as f64 * n_tiles as f64 * p.passes)).max(1.0);
-        let sums = match (machine.accumulates(), p.accumulate) {
-            (true, accumulate) => f64::from(u8::from(accumulate)),
-            (false, accumulate) => {
-                p.passes * k_tiles as f64 - 1.0 + f64::from(u8::from(accumulate))
-            }
+        let sums = match machine.accumulates() {
+            true => 0.0,
+            false => p.passes * k_tiles as f64 - 1.0,
         };
         let pops = match machine.accumulates() {
             true => 1.0,
@@ -580,9 +576,6 @@ impl<'a> Block<'a> {
                 let first_pop = (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
                 let popped = self.timeline.take(Unit::Pop, first_pop, n * pops);
                 let mut ready = popped.end.max(arrives) + 1.0;
-                if p.accumulate {
-                    ready = ready.max(self.ready(acc, group.row_range(), group.column_range()));
-                }
                 if sums > 0.0 {
                     // All but the last sum are made as results arrive.
                     let valu_rate = machine.slots_per_cycle[Unit::Valu as usize];
@@ -603,9 +596,6 @@ impl<'a> Block<'a> {
                 if kept || c == 0 {
                     self.used(lhs, &streamed, span);
                     parts.iter().for_each(|&part| self.account.used(part, span.start, span.end));
-                }
-                if p.accumulate {
-                    self.used(acc, &group, Span { start: ready, end: ready });
                 }
             }
             if waits {

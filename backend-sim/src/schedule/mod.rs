@@ -9,6 +9,7 @@ mod account;
 mod block;
 mod timeline;
 mod unit;
+mod usage;
 mod vector;
 mod walk;
 
@@ -19,6 +20,7 @@ use tilecast_tpu::mosaic::tpu::DimensionSemantics;
 use tilecast_tpu::mosaic::{AttributeKind, Module, Op, TypeKind};
 
 pub use unit::{Machine, Unit};
+use usage::Usage;
 use walk::Walk;
 
 /// Why a schedule cannot be predicted.
@@ -183,13 +185,13 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
     };
     let axes = bounds.iter().filter(|&&n| n > 1).count();
     let prefetched = module.integer_attribute(function, "scalar_prefetch").unwrap_or(0) > 0;
-    let products_only = products_only(module);
+    let usage = Usage::of(module);
     let mut forwarded = vec![false; module.value_count()];
     let scratch = scratch(module, function);
     let mut read = vec![false; module.value_count()];
     let mut kinds = Vec::new();
     for pass in 0..2 {
-        kinds = steps(module, machine, function, &bounds, &parallel, &forwarded, &products_only, &mut read)?;
+        kinds = steps(module, machine, function, &bounds, &parallel, &forwarded, &usage, &mut read)?;
         let dropped: Vec<usize> = scratch.iter().copied().filter(|&i| !read[i]).collect();
         if dropped.is_empty() || pass == 1 {
             return Ok(KernelSchedule {
@@ -218,7 +220,7 @@ fn steps(
     bounds: &[i64],
     parallel: &[bool],
     forwarded: &[bool],
-    products_only: &[bool],
+    usage: &Usage,
     read: &mut [bool],
 ) -> Result<Vec<StepKind>, ScheduleError> {
     let mut kinds: Vec<StepKind> = Vec::new();
@@ -243,7 +245,7 @@ fn steps(
             kinds[kind].times += 1;
             continue;
         }
-        let walk = Walk::new(module, machine, forwarded, products_only);
+        let walk = Walk::new(module, machine, forwarded, usage);
         let (schedule, reads) = walk.run(function, &at)?;
         for (all, one) in read.iter_mut().zip(reads) {
             *all |= one;
@@ -270,17 +272,4 @@ fn scratch(module: &Module, function: Op) -> Vec<usize> {
         .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
         .map(|value| value.index())
         .collect()
-}
-
-/// For each value, whether products are all that reads it.
-fn products_only(module: &Module) -> Vec<bool> {
-    let mut only = vec![true; module.value_count()];
-    module.walk(module.root(), &mut |op| {
-        if module.op_name(op) != "tpu.matmul" {
-            for value in module.operands(op) {
-                only[value.index()] = false;
-            }
-        }
-    });
-    only
 }

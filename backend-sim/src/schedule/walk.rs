@@ -12,6 +12,7 @@ use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
 use super::block::{Block, Cost};
 use super::unit::{Machine, Unit};
+use super::usage::Usage;
 use super::vector::Vector;
 use super::{Region, ScheduleError, StepSchedule, Transfer};
 
@@ -28,6 +29,8 @@ pub(super) enum Known {
     Scalar(Option<i64>),
     /// Registers.
     Vector(Rc<Vector>),
+    /// Registers that are loaded where they are first used, by number of the load.
+    Loaded(usize),
     /// A part of a memory.
     Memory(Rc<View>),
 }
@@ -54,6 +57,15 @@ struct Stored {
     value: Rc<Vector>,
 }
 
+/// A load; the scheduler places it just before what uses it.
+#[derive(Debug)]
+struct Load {
+    /// The memory.
+    root: usize,
+    /// The registers, and what they cost as long as they are pending.
+    value: Rc<Vector>,
+}
+
 /// A kernel at one grid step.
 pub(super) struct Walk<'m> {
     module: &'m Module,
@@ -65,9 +77,9 @@ pub(super) struct Walk<'m> {
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM.
     pub read: Vec<bool>,
-    products_only: &'m [bool],
-    /// For each value, whether it is the left operand of a product that contracts its rows.
-    transposed_lhs: Vec<bool>,
+    usage: &'m Usage,
+    /// Loads so far.
+    loads: Vec<Load>,
     /// Memories of prefetched scalars, which are taken to be 0.
     scalars: Vec<usize>,
     done: StepSchedule,
@@ -80,7 +92,7 @@ impl<'m> Walk<'m> {
         module: &'m Module,
         machine: &'m Machine,
         forwarded: &'m [bool],
-        products_only: &'m [bool],
+        usage: &'m Usage,
     ) -> Self {
         Self {
             module,
@@ -90,8 +102,8 @@ impl<'m> Walk<'m> {
             stored: HashMap::new(),
             forwarded,
             read: vec![false; module.value_count()],
-            products_only,
-            transposed_lhs: Vec::new(),
+            usage,
+            loads: Vec::new(),
             scalars: Vec::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
@@ -103,13 +115,6 @@ impl<'m> Walk<'m> {
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };
-        let mut transposed = vec![false; self.module.value_count()];
-        self.module.walk(function, &mut |op| {
-            if self.module.op_name(op) == "tpu.matmul" && self.transposed(op).0 {
-                transposed[self.module.operands(op)[0].index()] = true;
-            }
-        });
-        self.transposed_lhs = transposed;
         let prefetched = self.module.integer_attribute(function, "scalar_prefetch").unwrap_or(0);
         let prefetched = usize::try_from(prefetched).unwrap_or(0);
         self.scalars = (self.module.arguments(entry).iter().skip(at.len()).take(prefetched))
@@ -147,6 +152,9 @@ impl<'m> Walk<'m> {
 
     fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
         for &op in self.module.block_ops(block) {
+            if self.dead(op) {
+                continue;
+            }
             match self.module.op_name(op) {
                 "scf.if" => self.branch(op)?,
                 "scf.for" => self.repeat(op)?,
@@ -158,6 +166,13 @@ impl<'m> Walk<'m> {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Whether an operation only computes what nothing needs.
+    fn dead(&self, op: Op) -> bool {
+        let results = self.module.results(op);
+        let effects = results.is_empty() || self.module.entry(op, 0).is_some();
+        !effects && !results.iter().any(|&value| self.usage.live(value))
     }
 
     fn inline(&mut self, op: Op) -> Result<(), ScheduleError> {
@@ -268,10 +283,33 @@ impl<'m> Walk<'m> {
     }
 
     /// The registers of a value; of a scalar, one that holds it everywhere.
-    fn vector(&self, value: ir::Value) -> Rc<Vector> {
+    fn vector(&mut self, value: ir::Value) -> Rc<Vector> {
         match &self.known[value.index()] {
             Known::Vector(vector) => vector.clone(),
+            &Known::Loaded(number) => {
+                let value = self.pending(number);
+                if let Some(pending) = value.pending {
+                    let loaded = self.block.load((*value).clone(), pending);
+                    self.loads[number].value = Rc::new(loaded);
+                }
+                self.loads[number].value.clone()
+            }
             _ => Rc::new(Vector::constant(self.bits(value))),
+        }
+    }
+
+    /// What a load gives, without placing it.
+    fn pending(&mut self, number: usize) -> Rc<Vector> {
+        let load = &self.loads[number];
+        self.read[load.root] = true;
+        load.value.clone()
+    }
+
+    /// An operand of a product, which places its loads itself.
+    fn operand(&mut self, value: ir::Value) -> Rc<Vector> {
+        match self.known[value.index()] {
+            Known::Loaded(number) if self.usage.products_only(value) => self.pending(number),
+            _ => self.vector(value),
         }
     }
 
@@ -319,8 +357,8 @@ impl<'m> Walk<'m> {
     }
 
     fn element_wise(&mut self, op: Op, cost: Cost) {
-        let inputs: Vec<_> = (self.module.operands(op).iter())
-            .map(|&value| self.vector(value))
+        let inputs: Vec<_> = (self.module.operands(op).to_vec().into_iter())
+            .map(|value| self.vector(value))
             .collect();
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
         let bits = self.bits(self.module.results(op)[0]);

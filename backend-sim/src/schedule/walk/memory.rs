@@ -9,7 +9,7 @@ use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
 use super::super::vector::{Pending, Vector};
 use super::super::{Direction, Transfer};
-use super::{Known, Stored, View, Walk};
+use super::{Known, Load, Stored, View, Walk};
 
 impl Walk<'_> {
     /// Schedules an operation on memory. False if it is none.
@@ -120,7 +120,6 @@ impl Walk<'_> {
         } else if let Some(stored) = self.stored.get(&view.root) {
             ready = stored.iter().map(|part| part.end).fold(0.0, f64::max);
         }
-        self.read[view.root] = true;
         let mut out = Vector::new(rows, columns, bits, 0.0);
         let one_row = shape.iter().rev().nth(1).is_none_or(|&n| n == 1) && rows == 1;
         if one_row {
@@ -128,20 +127,17 @@ impl Walk<'_> {
             out = Vector::new(1, columns, bits, 0.0);
         }
         let packed = bits < 32;
-        let (loads, valu) = match packed && self.products_only[result.index()] {
-            true if self.transposed_lhs[result.index()] => self.machine.transposed_loads(),
+        let (loads, valu) = match packed && self.usage.products_only(result) {
+            true if self.usage.transposed_lhs(result) => self.machine.transposed_loads(),
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
-        let pending = Pending { ready, loads, valu };
-        let out = match self.products_only[result.index()] {
-            true => Vector {
-                pending: Some(pending),
-                ..out
-            },
-            false => self.block.load(out, pending),
-        };
-        self.set(op, out);
+        let pending = Some(Pending { ready, loads, valu });
+        self.known[result.index()] = Known::Loaded(self.loads.len());
+        self.loads.push(Load {
+            root: view.root,
+            value: Rc::new(Vector { pending, ..out }),
+        });
     }
 
     fn store(&mut self, op: Op) {

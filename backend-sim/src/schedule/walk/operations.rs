@@ -4,11 +4,12 @@
 
 use std::rc::Rc;
 
-use tilecast_tpu::mosaic::tpu::{ContractPrecision, DotDimensionNumbers};
+use tilecast_tpu::mosaic::tpu::ContractPrecision;
 use tilecast_tpu::mosaic::{self as ir, Op};
 
 use super::super::ScheduleError;
 use super::super::block::{Cost, Product};
+use super::super::usage::transposed;
 use super::super::vector::Vector;
 use super::{Known, Walk};
 
@@ -286,8 +287,8 @@ impl Walk<'_> {
         let bits = self.bits(result);
         let dimension = self.module.integer_attribute(op, "dimension").unwrap_or(0);
         let [rows, columns] = Self::registers(&shape, bits);
-        let values: Vec<_> = (self.module.operands(op).iter())
-            .map(|&value| self.vector(value))
+        let values: Vec<_> = (self.module.operands(op).to_vec().into_iter())
+            .map(|value| self.vector(value))
             .collect();
         let along_columns = dimension == shape.len() as i64 - 1;
         // The same registers side by side are one value that does not vary.
@@ -357,13 +358,13 @@ impl Walk<'_> {
     fn matmul(&mut self, op: Op) {
         let operands = self.module.operands(op);
         let (a, b, c) = (operands[0], operands[1], operands[2]);
-        let (lhs, rhs, acc) = (self.vector(a), self.vector(b), self.vector(c));
+        let (lhs, rhs) = (self.operand(a), self.operand(b));
         let result = self.shape(self.module.results(op)[0]);
         let [m, n] = match result[..] {
             [.., m, n] => [m, n],
             _ => [1, 1],
         };
-        let (transpose_lhs, transpose_rhs) = self.transposed(op);
+        let (transpose_lhs, transpose_rhs) = transposed(self.module, op);
         let left = self.shape(a);
         let k = match (left.as_slice(), transpose_lhs) {
             ([.., k, _], true) | ([.., k], false) => *k,
@@ -381,7 +382,7 @@ impl Walk<'_> {
             Some(ContractPrecision::Bf16x3) => target.f32_high_passes.value,
             _ => target.f32_default_passes.value,
         };
-        let accumulate = acc.registers() > 1 || !matches!(
+        let accumulate = !matches!(
             self.module.definition(c),
             ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
         );
@@ -393,24 +394,12 @@ impl Walk<'_> {
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
-            accumulate,
         };
-        let out = self.block.product(&lhs, &rhs, &acc, &product);
-        self.set(op, out);
-    }
-
-    /// Whether the operands are stored transposed.
-    pub(super) fn transposed(&self, op: Op) -> (bool, bool) {
-        let flag = |name: &str| self.module.bool_attribute(op, name).unwrap_or(false);
-        let (mut lhs, mut rhs) = (flag("transpose_lhs"), flag("transpose_rhs"));
-        let numbers = self.module.attribute_of(op, "dimension_numbers")
-            .and_then(|attribute| DotDimensionNumbers::read(self.module, attribute));
-        if let Some(numbers) = numbers {
-            let rank = self.shape(self.module.operands(op)[0]).len() as i64;
-            lhs = numbers.lhs_contracting.first().is_some_and(|&d| d != rank - 1);
-            let rank = self.shape(self.module.operands(op)[1]).len() as i64;
-            rhs = numbers.rhs_contracting.first().is_some_and(|&d| d == rank - 1);
+        let mut out = self.block.product(&lhs, &rhs, &product);
+        if accumulate {
+            let acc = self.vector(c);
+            out = self.block.element_wise(&[&out, &acc], 32, Cost::valu(1.0));
         }
-        (lhs, rhs)
+        self.set(op, out);
     }
 }
