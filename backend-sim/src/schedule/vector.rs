@@ -6,6 +6,9 @@
 //! most [`GROUPS`] along each dimension: fine enough to see how one operation follows another, coarse
 //! enough to place a block of many thousand registers in microseconds.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 /// Groups along a dimension, at most.
 pub const GROUPS: usize = 8;
 
@@ -54,15 +57,28 @@ impl Extent {
     }
 }
 
-/// A load that has not been placed.
+/// What it takes to load a register.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pending {
+pub struct Fetch {
     /// Not before this cycle.
     pub ready: f64,
     /// Loads for each register.
     pub loads: f64,
     /// Vector operations for each register.
     pub valu: f64,
+}
+
+/// A value in memory, whose groups are loaded where they are first used.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loads {
+    /// What a register takes.
+    pub fetch: Fetch,
+    /// The block that last used the value.
+    pub block: u32,
+    /// Cycle at which each group is there; none as long as it is not loaded.
+    pub ready: Vec<Option<f64>>,
+    /// The entry of each group in the account of that block.
+    pub entries: Vec<Option<u32>>,
 }
 
 /// A vector value.
@@ -78,8 +94,8 @@ pub struct Vector {
     pub along_lanes: bool,
     /// Cycle at which each group is there, row-major.
     pub ready: Vec<f64>,
-    /// What a register costs to load, for a value that is loaded where a product reads it.
-    pub pending: Option<Pending>,
+    /// For a value in memory, what is loaded of it; `ready` and `entries` are not used then.
+    pub loads: Option<Rc<RefCell<Loads>>>,
     /// The block that made it; in others it is there from the start.
     pub block: u32,
     /// The entry of each group in the account of registers of that block; empty for constants.
@@ -96,7 +112,7 @@ impl Vector {
             bits,
             along_lanes: false,
             ready: vec![ready; rows.groups() * columns.groups()],
-            pending: None,
+            loads: None,
             block: 0,
             entries: Vec::new(),
         }
@@ -107,6 +123,21 @@ impl Vector {
         Self {
             along_lanes: true,
             ..Self::new(1, 1, bits, 0.0)
+        }
+    }
+
+    /// The same registers in memory.
+    pub fn in_memory(self, fetch: Fetch) -> Self {
+        let groups = self.ready.len();
+        let loads = Loads {
+            fetch,
+            block: 0,
+            ready: vec![None; groups],
+            entries: vec![None; groups],
+        };
+        Self {
+            loads: Some(Rc::new(RefCell::new(loads))),
+            ..self
         }
     }
 

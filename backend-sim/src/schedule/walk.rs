@@ -29,8 +29,6 @@ pub(super) enum Known {
     Scalar(Option<i64>),
     /// Registers.
     Vector(Rc<Vector>),
-    /// Registers that are loaded where they are first used, by number of the load.
-    Loaded(usize),
     /// A part of a memory.
     Memory(Rc<View>),
 }
@@ -57,15 +55,6 @@ struct Stored {
     value: Rc<Vector>,
 }
 
-/// A load; the scheduler places it just before what uses it.
-#[derive(Debug)]
-struct Load {
-    /// The memory.
-    root: usize,
-    /// The registers, and what they cost as long as they are pending.
-    value: Rc<Vector>,
-}
-
 /// A kernel at one grid step.
 pub(super) struct Walk<'m> {
     module: &'m Module,
@@ -78,8 +67,6 @@ pub(super) struct Walk<'m> {
     /// For each memory, whether it was read from VMEM.
     pub read: Vec<bool>,
     usage: &'m Usage,
-    /// Loads so far.
-    loads: Vec<Load>,
     /// Memories of prefetched scalars, which are taken to be 0.
     scalars: Vec<usize>,
     done: StepSchedule,
@@ -103,7 +90,6 @@ impl<'m> Walk<'m> {
             forwarded,
             read: vec![false; module.value_count()],
             usage,
-            loads: Vec::new(),
             scalars: Vec::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
@@ -283,33 +269,10 @@ impl<'m> Walk<'m> {
     }
 
     /// The registers of a value; of a scalar, one that holds it everywhere.
-    fn vector(&mut self, value: ir::Value) -> Rc<Vector> {
+    fn vector(&self, value: ir::Value) -> Rc<Vector> {
         match &self.known[value.index()] {
             Known::Vector(vector) => vector.clone(),
-            &Known::Loaded(number) => {
-                let value = self.pending(number);
-                if let Some(pending) = value.pending {
-                    let loaded = self.block.load((*value).clone(), pending);
-                    self.loads[number].value = Rc::new(loaded);
-                }
-                self.loads[number].value.clone()
-            }
             _ => Rc::new(Vector::constant(self.bits(value))),
-        }
-    }
-
-    /// What a load gives, without placing it.
-    fn pending(&mut self, number: usize) -> Rc<Vector> {
-        let load = &self.loads[number];
-        self.read[load.root] = true;
-        load.value.clone()
-    }
-
-    /// An operand of a product, which places its loads itself.
-    fn operand(&mut self, value: ir::Value) -> Rc<Vector> {
-        match self.known[value.index()] {
-            Known::Loaded(number) if self.usage.products_only(value) => self.pending(number),
-            _ => self.vector(value),
         }
     }
 
@@ -357,8 +320,8 @@ impl<'m> Walk<'m> {
     }
 
     fn element_wise(&mut self, op: Op, cost: Cost) {
-        let inputs: Vec<_> = (self.module.operands(op).to_vec().into_iter())
-            .map(|value| self.vector(value))
+        let inputs: Vec<_> = (self.module.operands(op).iter())
+            .map(|&value| self.vector(value))
             .collect();
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
         let bits = self.bits(self.module.results(op)[0]);

@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
-use super::super::vector::{Pending, Vector};
+use super::super::vector::{Fetch, Vector};
 use super::super::{Direction, Transfer};
-use super::{Known, Load, Stored, View, Walk};
+use super::{Known, Stored, View, Walk};
 
 impl Walk<'_> {
     /// Schedules an operation on memory. False if it is none.
@@ -132,12 +132,8 @@ impl Walk<'_> {
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
-        let pending = Some(Pending { ready, loads, valu });
-        self.known[result.index()] = Known::Loaded(self.loads.len());
-        self.loads.push(Load {
-            root: view.root,
-            value: Rc::new(Vector { pending, ..out }),
-        });
+        self.read[view.root] = true;
+        self.set(op, out.in_memory(Fetch { ready, loads, valu }));
     }
 
     fn store(&mut self, op: Op) {
@@ -151,10 +147,13 @@ impl Walk<'_> {
             return;
         };
         let end = match self.forwarded[view.root] {
-            true => vector.all_ready(),
+            true => self.block.all_ready(&vector),
             false => {
                 let [rows, columns] = Self::registers(&shape, bits);
-                self.block.store(&vector, rows, columns, 0.0)
+                // Single rows are stored eight registers of columns at a time.
+                let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
+                let stores = if one_row { columns.div_ceil(8) as f64 / columns as f64 } else { 1.0 };
+                self.block.store(&vector, rows, columns, stores)
             }
         };
         let place = self.part(&view, &indices, &shape);

@@ -287,8 +287,8 @@ impl Walk<'_> {
         let bits = self.bits(result);
         let dimension = self.module.integer_attribute(op, "dimension").unwrap_or(0);
         let [rows, columns] = Self::registers(&shape, bits);
-        let values: Vec<_> = (self.module.operands(op).to_vec().into_iter())
-            .map(|value| self.vector(value))
+        let values: Vec<_> = (self.module.operands(op).iter())
+            .map(|&value| self.vector(value))
             .collect();
         let along_columns = dimension == shape.len() as i64 - 1;
         // The same registers side by side are one value that does not vary.
@@ -358,7 +358,7 @@ impl Walk<'_> {
     fn matmul(&mut self, op: Op) {
         let operands = self.module.operands(op);
         let (a, b, c) = (operands[0], operands[1], operands[2]);
-        let (lhs, rhs) = (self.operand(a), self.operand(b));
+        let (lhs, rhs) = (self.vector(a), self.vector(b));
         let result = self.shape(self.module.results(op)[0]);
         let [m, n] = match result[..] {
             [.., m, n] => [m, n],
