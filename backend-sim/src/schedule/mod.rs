@@ -225,13 +225,12 @@ fn steps(
 ) -> Result<Vec<StepKind>, ScheduleError> {
     let mut kinds: Vec<StepKind> = Vec::new();
     let mut by_trace: HashMap<Vec<i64>, usize> = HashMap::new();
-    let mut bounds = bounds.to_vec();
     let cores = if machine.target.name == "v5p" { 2 } else { 1 };
-    if let Some(axis) = parallel.iter().zip(&bounds).position(|(&parallel, &n)| parallel && n > 1) {
-        bounds[axis] = (bounds[axis] + cores - 1) / cores;
-    }
-    let bounds = &bounds[..];
-    let total: i64 = bounds.iter().map(|&n| n.max(1)).product();
+    // Leading parallel axes are dealt to the cores as one.
+    let leading = parallel.iter().take_while(|&&parallel| parallel).count();
+    let dealt: i64 = bounds.iter().take(leading).map(|&n| n.max(1)).product();
+    let rest: i64 = bounds.iter().skip(leading).map(|&n| n.max(1)).product();
+    let total = (dealt + cores - 1) / cores * rest;
     for number in 0..total {
         let mut rest = number;
         let mut at: Vec<i64> = Vec::new();

@@ -65,6 +65,8 @@ pub struct Machine {
     pub registers: f64,
     /// Part of the result of an element-wise operation that is alive at a time.
     pub temporaries: f64,
+    /// Cycles that a value adds which is stored for want of registers and loaded again.
+    pub spill_cycles: f64,
     /// Cycles of a branch and the code around a predicated region.
     pub region_cycles: f64,
     /// Scalar cycles around a step: fixed; for each window; for each grid axis of more than one
@@ -103,7 +105,8 @@ impl Machine {
             transpose_latency: transpose,
             matmul_latency: matmul,
             registers: target.vregs.value.unwrap_or(64) as f64 - 8.0,
-            temporaries: std::env::var("TEMP").map_or(0.15, |v| v.parse().unwrap()),
+            temporaries: 0.15,
+            spill_cycles: 0.3,
             region_cycles: match target.generation {
                 Generation::V4 => 13.0,
                 Generation::V5e => 18.0,
@@ -131,6 +134,11 @@ impl Machine {
             Generation::V6e => (1.0, 0.0),
             _ => (1.0, 0.0),
         }
+    }
+
+    /// Vector operations for each packed register of weights from memory whose halves are loaded apart.
+    pub fn combined_weights(&self, n: usize) -> f64 {
+        f64::from(u8::from(self.new_units() && n >= 1024))
     }
 
     /// Whether the left operand of a product, read from memory, stays in registers for all columns.
@@ -182,7 +190,7 @@ impl Machine {
     }
 
     /// The figures that are fitted to schedules, by name.
-    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 17] {
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 18] {
         let [fixed, window, axis, prefetched] = &mut self.step_cycles;
         let [_, _, valu, eup, pop, xlu, load, store] = &mut self.slots_per_cycle;
         [
@@ -203,6 +211,7 @@ impl Machine {
             ("step_window", window),
             ("step_axis", axis),
             ("step_prefetched", prefetched),
+            ("spill_cycles", &mut self.spill_cycles),
         ]
     }
 

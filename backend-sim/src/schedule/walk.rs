@@ -183,7 +183,11 @@ impl<'m> Walk<'m> {
         if cycles <= 0.0 {
             return;
         }
-        let registers = block.account.peak();
+        let pressure = block.account.pressure(self.machine.registers);
+        // Registers are assigned after the block is scheduled; stores and loads of what they do not
+        // hold find some slots free.
+        let cycles = cycles + self.machine.spill_cycles * pressure.spilled;
+        let registers = pressure.peak;
         let region = Region {
             times: self.multiplier,
             cycles,

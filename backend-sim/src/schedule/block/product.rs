@@ -58,6 +58,10 @@ impl Block<'_> {
         // stays in registers.
         let kept = from_memory.is_none()
             || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
+        let combined = match rhs.loads.is_some() && rhs.bits == 16 {
+            true => machine.combined_weights(p.n),
+            false => 0.0,
+        };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
         let parts: Vec<u32> = match p.passes > 1.0 {
             true => (lhs.groups())
@@ -89,8 +93,7 @@ impl Block<'_> {
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (k_tiles as f64 * p.passes / units).ceil();
         let waits = rounds > 1.0 && !machine.accumulates();
-        let ahead: usize = std::env::var("AHEAD").map_or(4, |v| v.parse().unwrap());
-        let room = match self.results.len().checked_sub(ahead) {
+        let room = match self.results.len().checked_sub(AHEAD) {
             Some(i) => self.account.dead(&self.results[i]),
             None => 0.0,
         };
@@ -106,6 +109,8 @@ impl Block<'_> {
                     self.ready(rhs, [a, b], [0, 1])
                 }
             };
+            let packed = p.k.div_ceil(16) as f64 * size as f64;
+            let weights = self.timeline.take(Unit::Valu, weights, combined * packed).start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
             let pushed = (self.timeline).take(Unit::Push, weights, squares * size as f64 * p.passes * copies * push);
             // Results wait in registers, so products do not run far ahead of what reads them.
@@ -251,6 +256,9 @@ impl Block<'_> {
         }
     }
 }
+
+/// Products that run ahead of what reads the first of their results.
+const AHEAD: usize = 4;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;
