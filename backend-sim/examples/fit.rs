@@ -32,7 +32,7 @@ fn main() {
                     let new = old + sign * step * unit;
                     // A unit is never faster than it is.
                     if i < 6 && new > start[i] * 1.0001 { break; }
-                    if i < 13 && new < 0.0 { break; }
+                    if (i < 13 || i == 17) && new < 0.0 { break; }
                     *machine.fitted()[i].1 = new;
                     let e = error(&machine);
                     if e < best - 1e-5 { best = e; } else { *machine.fitted()[i].1 = old; break; }

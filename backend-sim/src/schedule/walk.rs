@@ -308,7 +308,8 @@ impl<'m> Walk<'m> {
         let size = |n: i64| usize::try_from(n).unwrap_or(1);
         match shape {
             [] => [1, 1],
-            [n] => [1, size(*n).div_ceil(128)],
+            // In memory, one dimension fills registers from end to end.
+            [n] => [1, size(*n).div_ceil(8 * 128 * 32 / bits as usize)],
             [lead @ .., r, c] => {
                 let lead: usize = lead.iter().map(|&n| size(n)).product();
                 [lead * size(*r).div_ceil(per), size(*c).div_ceil(128)]
@@ -323,12 +324,31 @@ impl<'m> Walk<'m> {
         });
     }
 
+    /// `n` elements that stand in a column, one to a row of registers, put side by side.
+    fn line_up(&mut self, value: Rc<Vector>, n: i64) -> Rc<Vector> {
+        if !value.along_lanes || value.rows.registers == 1 {
+            return value;
+        }
+        let [rows, columns] = Self::registers(&[n], value.bits);
+        let out = Vector::new(rows, columns, value.bits, 0.0);
+        // Each row of a register is selected into its place.
+        Rc::new(self.block.regroup(&value, out, 9.0))
+    }
+
     fn element_wise(&mut self, op: Op, cost: Cost) {
         let inputs: Vec<_> = (self.module.operands(op).iter())
             .map(|&value| self.vector(value))
             .collect();
+        let result = self.module.results(op)[0];
+        // A column of sums meets what was loaded as one dimension.
+        let inputs = match self.shape(result)[..] {
+            [n] if inputs.iter().any(|v| !v.along_lanes) => {
+                inputs.into_iter().map(|v| self.line_up(v, n)).collect()
+            }
+            _ => inputs,
+        };
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
-        let bits = self.bits(self.module.results(op)[0]);
+        let bits = self.bits(result);
         let out = self.block.element_wise(&inputs, bits, cost);
         self.set(op, out);
     }

@@ -79,8 +79,11 @@ impl Block<'_> {
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
         let units = machine.slots_per_cycle[Unit::Mxu as usize];
-        // With fewer blocks of weights than units, rows are dealt to units that hold the same.
-        let copies = (units / (k_tiles as f64 * n_tiles as f64 * p.passes)).max(1.0);
+        // Units that have no block of weights of their own in the last round share the rows of others,
+        // 128 rows to a unit at least.
+        let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
+        let shared = (tiles / units).ceil() * units / tiles;
+        let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
         let sums = match machine.accumulates() {
             true => 0.0,
             false => p.passes * k_tiles as f64 - 1.0,

@@ -142,7 +142,10 @@ impl Walk<'_> {
         let (memory, indices) = self.place(op, 1);
         let shape = self.shape(value);
         let bits = self.bits(value);
-        let vector = self.vector(value);
+        let mut vector = self.vector(value);
+        if let [n] = shape[..] {
+            vector = self.line_up(vector, n);
+        }
         let Some(view) = self.view_of(memory) else {
             return;
         };

@@ -233,6 +233,17 @@ impl Walk<'_> {
         let source = self.shape(from);
         let per_row = value.along_lanes && c == 1;
         let same = (r == rows && c == columns) || (r == 1 && c == 1) || per_row;
+        if let ([n], [.., m, 1]) = (source.as_slice(), shape)
+            && n == m
+            && !value.along_lanes
+        {
+            // Every element is spread over the lanes of a row.
+            let mut out = Vector::new(rows, 1, bits, 0.0);
+            out.along_lanes = true;
+            let out = self.block.across(&value, out, 1.0, 0.0);
+            self.set(op, out);
+            return;
+        }
         let tail = |s: &[i64]| s.iter().rev().copied().find(|&n| n != 1).unwrap_or(1);
         if same || source.len().max(shape.len()) <= 2 && r == 1 && tail(&source) == tail(shape) {
             self.known[result.index()] = Known::Vector(value);
