@@ -20,18 +20,26 @@ fn main() {
         sum / points.len() as f64
     };
     let start = Machine::new(target).fitted().map(|(_, v)| *v);
+    let most = [
+        target.valu_slots.value as f64,
+        target.eup_per_cycle.value,
+        target.result_pops_per_cycle.value as f64,
+        target.xlu_count.value as f64,
+        target.vector_loads_per_cycle.value as f64,
+        target.vector_stores_per_cycle.value as f64,
+    ];
     let mut best = error(&machine);
     eprintln!("{name} {} points, start {best:.4}", points.len());
-    for round in 0..6 {
-        let step = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02][round];
+    for round in 0..4 {
+        let step = [0.3, 0.15, 0.07, 0.03][round];
         for i in 0..start.len() {
             for sign in [1.0, -1.0] {
                 loop {
                     let old = *machine.fitted()[i].1;
-                    let unit = old.abs().max(if i >= 13 { 20.0 } else { 0.5 });
+                    let unit = old.abs().max(if (13..17).contains(&i) { 20.0 } else { 0.5 });
                     let new = old + sign * step * unit;
                     // A unit is never faster than it is.
-                    if i < 6 && new > start[i] * 1.0001 { break; }
+                    if i < 6 && new > most[i] { break; }
                     if (i < 13 || i == 17) && new < 0.0 { break; }
                     *machine.fitted()[i].1 = new;
                     let e = error(&machine);

@@ -147,7 +147,10 @@ impl KernelSchedule {
         let [fixed, window, axis, prefetched] = machine.step_cycles;
         let windows = self.windows as f64;
         let scalars = f64::from(u8::from(self.prefetched));
-        fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis
+        if self.windows == 0 {
+            return 0.0;
+        }
+        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
     /// Most registers that hold values at once.

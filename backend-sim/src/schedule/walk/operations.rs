@@ -64,6 +64,8 @@ impl Walk<'_> {
             | "arith.ori" | "arith.xori" | "arith.shli" | "arith.shrsi" | "arith.shrui"
             | "arith.cmpi" | "arith.cmpf" | "arith.select" | "arith.negf" | "math.absf"
             | "math.absi" | "tpu.weird" => Cost::valu(1.0),
+            // A mask becomes a number in one selection.
+            "arith.sitofp" | "arith.uitofp" if self.made_by(op, "arith.extui") => Cost::valu(0.0),
             "arith.maxsi" | "arith.minsi" | "arith.maxui" | "arith.minui" | "arith.sitofp"
             | "arith.fptosi" | "arith.uitofp" | "tpu.sitofp" | "tpu.fptosi" => Cost::valu(2.0),
             "arith.extui" | "arith.extsi" | "arith.trunci" => Cost::valu(1.0),
@@ -114,8 +116,18 @@ impl Walk<'_> {
         let out_columns = if from.columns.registers == 1 { 1 } else { columns };
         let mut shape = Vector::new(out_rows, out_columns, to, 0.0);
         shape.along_lanes = from.along_lanes;
-        let out = self.block.regroup(&from, shape, 1.0);
+        // There and back again is dropped.
+        let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
+        let out = self.block.regroup(&from, shape, if there { 0.0 } else { 1.0 });
         self.set(op, out);
+    }
+
+    /// Whether the first operand is the result of an operation of this name.
+    fn made_by(&self, op: Op, name: &str) -> bool {
+        matches!(
+            self.module.definition(self.module.operands(op)[0]),
+            ir::Definition::Result(made, _) if self.module.op_name(made) == name
+        )
     }
 
     /// Operations that move elements.
