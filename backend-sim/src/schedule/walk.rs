@@ -18,7 +18,10 @@ use super::{Region, ScheduleError, StepSchedule, Transfer};
 
 mod memory;
 mod operations;
+mod repeats;
 mod scalars;
+
+use repeats::Repeats;
 
 /// What a value is known to be.
 #[derive(Clone, Debug)]
@@ -62,6 +65,7 @@ pub(super) struct Walk<'m> {
     known: Vec<Known>,
     block: Block<'m>,
     stored: HashMap<usize, Vec<Stored>>,
+    repeats: Repeats<'m>,
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM.
@@ -87,6 +91,7 @@ impl<'m> Walk<'m> {
             known: vec![Known::Nothing; module.value_count()],
             block: Block::new(machine, 1),
             stored: HashMap::new(),
+            repeats: Repeats::new(module.value_count()),
             forwarded,
             read: vec![false; module.value_count()],
             usage,
@@ -138,7 +143,7 @@ impl<'m> Walk<'m> {
 
     fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
         for &op in self.module.block_ops(block) {
-            if self.dead(op) {
+            if self.dead(op) || self.repeated(op) {
                 continue;
             }
             match self.module.op_name(op) {
@@ -179,6 +184,7 @@ impl<'m> Walk<'m> {
         let number = self.block.number + 1;
         let block = std::mem::replace(&mut self.block, Block::new(self.machine, number));
         self.stored.clear();
+        self.repeats.clear();
         let cycles = block.timeline.end();
         if cycles <= 0.0 {
             return;

@@ -74,7 +74,8 @@ impl Block<'_> {
     /// popped from it.
     pub fn transpose(&mut self, input: &Vector, rows: usize, columns: usize, packed: f64) -> Vector {
         let mut out = Vector::new(rows, columns, input.bits, 0.0);
-        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        // Eight rows enter, one to a cycle; other operations may hold the unit longer.
+        let hold = (self.machine.target.xlu_hold_cycles.value as f64).min(8.0);
         // Rows of elements of a register, against its 128 columns.
         let per = 8 * 32 / input.bits as usize;
         for group in out.groups() {

@@ -160,6 +160,7 @@ impl Walk<'_> {
             }
         };
         let place = self.part(&view, &indices, &shape);
+        self.repeats.written();
         let stored = self.stored.entry(view.root).or_default();
         match place {
             Some((start, size)) => {
@@ -238,6 +239,7 @@ impl Walk<'_> {
             _ => return,
         };
         let bytes = bytes(source).min(bytes(target));
+        self.repeats.written();
         if let Some(view) = self.view_of(source) {
             self.read[view.root] = true;
         }
