@@ -154,17 +154,10 @@ impl Block<'_> {
                     ready = summed.end.max(ready) + machine.valu_latency;
                 }
                 out.ready[index] = ready;
-                let streamed = Group {
-                    index: 0,
-                    row: rows[0],
-                    rows: rows[1] - rows[0],
-                    column: 0,
-                    columns: lhs.columns.registers,
-                };
                 began = began.min(span.start);
                 ended = ended.max(ready);
                 if kept || c == 0 {
-                    self.used(lhs, &streamed, span);
+                    self.streamed(lhs, rows, span);
                     parts.iter().for_each(|&part| self.account.used(part, span.start, span.end));
                 }
             }
@@ -177,6 +170,25 @@ impl Block<'_> {
         self.hold(&mut out);
         self.results.push(out.entries.clone());
         out
+    }
+
+    /// Rows of the left operand enter the matrix units during `span`, one block of the contraction
+    /// after the other.
+    fn streamed(&mut self, lhs: &Vector, rows: [usize; 2], span: Span) {
+        let blocks = lhs.columns.groups();
+        let each = (span.end - span.start) / blocks as f64;
+        for block in 0..blocks {
+            let start = span.start + block as f64 * each;
+            let group = Group {
+                index: 0,
+                row: rows[0],
+                rows: rows[1] - rows[0],
+                column: block * lhs.columns.step,
+                columns: lhs.columns.size(block),
+            };
+            let end = start + each;
+            self.used(lhs, &group, Span { start, end });
+        }
     }
 
     /// The operands of a product as they enter the matrix units: transposed, split into parts for an
