@@ -338,7 +338,7 @@ impl<'m> Walk<'m> {
         let [rows, columns] = Self::registers(&[n], value.bits);
         let out = Vector::new(rows, columns, value.bits, 0.0);
         // Each row of a register is selected into its place.
-        Rc::new(self.block.regroup(&value, out, 9.0))
+        Rc::new(self.block.regroup(&value, out, 9.0, 1.0))
     }
 
     fn element_wise(&mut self, op: Op, cost: Cost) {

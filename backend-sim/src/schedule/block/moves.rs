@@ -42,18 +42,26 @@ impl Block<'_> {
     pub fn reduce_rows(&mut self, input: &Vector, rows: usize) -> Vector {
         let mut out = Vector::new(rows, input.columns.registers, input.bits, 0.0);
         let per = input.rows.registers.div_ceil(rows);
-        for group in out.groups() {
-            let (from, to) = (group.row * per, (group.row + group.rows) * per);
-            let mut ready = 0.0_f64;
-            for r in input.rows.covering(from, to) {
-                let row = from.max(r * input.rows.step);
+        // Rows are added in the order in which they come, all columns at once.
+        for r in 0..input.rows.groups() {
+            let (from, to) = (r * input.rows.step, r * input.rows.step + input.rows.size(r));
+            for group in out.groups() {
+                let [first, last] = group.row_range().map(|row| row * per);
+                let (row, end) = (from.max(first), to.min(last));
+                if row >= end {
+                    continue;
+                }
                 let part = Group {
                     row,
-                    rows: to.min(r * input.rows.step + input.rows.size(r)).max(row + 1) - row,
+                    rows: end - row,
                     ..group
                 };
-                ready = ready.max(self.combine(input, &part, part.registers()).end);
+                let span = self.combine(input, &part, part.registers());
+                out.ready[group.index] = out.ready[group.index].max(span.end);
             }
+        }
+        for group in out.groups() {
+            let ready = out.ready[group.index];
             let n = group.registers();
             let span = self.timeline.take(Unit::Valu, ready, n * 5.0);
             out.ready[group.index] = span.end + 6.0 * self.machine.valu_latency;
@@ -123,8 +131,9 @@ impl Block<'_> {
         out
     }
 
-    /// The same elements in other registers, `valu` operations for each register of the larger side.
-    pub fn regroup(&mut self, input: &Vector, mut out: Vector, valu: f64) -> Vector {
+    /// The same elements in other registers, `valu` operations for each register of the larger side;
+    /// `part` of them is alive at a time.
+    pub fn regroup(&mut self, input: &Vector, mut out: Vector, valu: f64, part: f64) -> Vector {
         let scale = |from: usize, to: usize| from as f64 / to as f64;
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
@@ -148,7 +157,7 @@ impl Block<'_> {
             };
             self.used(input, &source, span);
         }
-        self.hold(&mut out);
+        self.hold_part(&mut out, part);
         out
     }
 

@@ -118,7 +118,8 @@ impl Walk<'_> {
         shape.along_lanes = from.along_lanes;
         // There and back again is dropped.
         let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
-        let out = self.block.regroup(&from, shape, if there { 0.0 } else { 1.0 });
+        let valu = if there { 0.0 } else { 1.0 };
+        let out = self.block.regroup(&from, shape, valu, self.machine.temporaries);
         self.set(op, out);
     }
 
@@ -149,7 +150,7 @@ impl Walk<'_> {
                     true => Vector::new(1, columns, bits, 0.0),
                     false => Vector::new(rows, 1, bits, 0.0),
                 };
-                let out = self.block.regroup(&Vector::constant(bits), out, 1.0);
+                let out = self.block.regroup(&Vector::constant(bits), out, 1.0, 1.0);
                 self.set(op, out);
             }
             "vector.broadcast" | "tpu.broadcast_in_sublanes" | "vector.splat" => {
@@ -170,7 +171,7 @@ impl Walk<'_> {
             "tpu.repeat" => {
                 let value = self.vector(operands[0]);
                 let mut out = Vector::new(rows, columns, bits, 0.0);
-                out = self.block.regroup(&value, out, 0.0);
+                out = self.block.regroup(&value, out, 0.0, 1.0);
                 self.set(op, out);
             }
             "tpu.transpose" | "vector.transpose" => {
@@ -204,7 +205,7 @@ impl Walk<'_> {
             }
             "tpu.create_mask" | "vector.create_mask" | "vector.constant_mask" => {
                 let out = Vector::new(rows, columns, bits, 0.0);
-                let out = self.block.regroup(&Vector::constant(bits), out, 1.0);
+                let out = self.block.regroup(&Vector::constant(bits), out, 1.0, 1.0);
                 self.set(op, out);
             }
             _ => return false,
@@ -264,7 +265,7 @@ impl Walk<'_> {
         let out = Vector::new(rows, columns, bits, 0.0);
         let aligned = source.last() == shape.last();
         let out = match aligned {
-            true => self.block.regroup(&value, out, 0.0),
+            true => self.block.regroup(&value, out, 0.0, 1.0),
             false => self.block.across(&value, out, 1.0, 1.0),
         };
         self.set(op, out);
@@ -336,7 +337,7 @@ impl Walk<'_> {
             true => self.block.transpose(&value, rows, columns, 1.0),
             false => {
                 let out = Vector::new(rows, columns, value.bits, 0.0);
-                self.block.regroup(&value, out, 1.0)
+                self.block.regroup(&value, out, 1.0, 1.0)
             }
         };
         self.set(op, out);
@@ -357,7 +358,7 @@ impl Walk<'_> {
             let mut wide = out.clone();
             if wide.columns.registers == 1 && full_columns > 1 {
                 let shape = Vector::new(wide.rows.registers, full_columns, wide.bits, 0.0);
-                wide = self.block.regroup(&wide, shape, 0.0);
+                wide = self.block.regroup(&wide, shape, 0.0, 1.0);
             }
             out = self.block.reduce_lanes(&wide, masked);
         }
