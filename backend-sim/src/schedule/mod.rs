@@ -7,6 +7,8 @@
 
 mod account;
 mod block;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod unit;
 mod usage;
