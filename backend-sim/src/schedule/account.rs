@@ -2,7 +2,7 @@
 
 /// Lifetimes of groups of registers.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(crate) struct Account {
     entries: Vec<Entry>,
 }
 
@@ -18,12 +18,12 @@ struct Entry {
 
 impl Account {
     /// A group of registers written at `born`.
-    pub fn born(&mut self, registers: f64, born: f64) -> u32 {
+    pub(crate) fn born(&mut self, registers: f64, born: f64) -> u32 {
         self.push(registers, born, false)
     }
 
     /// A group that is loaded from memory, just before its first use.
-    pub fn loaded(&mut self, registers: f64) -> u32 {
+    pub(crate) fn loaded(&mut self, registers: f64) -> u32 {
         self.push(registers, 0.0, true)
     }
 
@@ -39,7 +39,7 @@ impl Account {
     }
 
     /// The group is read from `start` to `end`.
-    pub fn used(&mut self, entry: u32, start: f64, end: f64) {
+    pub(crate) fn used(&mut self, entry: u32, start: f64, end: f64) {
         let entry = &mut self.entries[entry as usize];
         if entry.lazy && (!entry.used || start < entry.born) {
             entry.born = start;
@@ -49,12 +49,12 @@ impl Account {
     }
 
     /// When the last of these is read, as far as is known.
-    pub fn dead(&self, entries: &[u32]) -> f64 {
+    pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
         (entries.iter().map(|&entry| self.entries[entry as usize].dies)).fold(0.0, f64::max)
     }
 
     /// What `registers` registers do not hold.
-    pub fn pressure(&self, registers: f64) -> Pressure {
+    pub(crate) fn pressure(&self, registers: f64) -> Pressure {
         let mut events: Vec<(f64, f32)> = Vec::with_capacity(2 * self.entries.len());
         let (mut held, mut squared) = (0.0_f64, 0.0_f64);
         for entry in self.entries.iter().filter(|entry| entry.used) {
@@ -83,9 +83,9 @@ impl Account {
 
 /// Registers wanted in a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pressure {
+pub(crate) struct Pressure {
     /// The most that hold values at once.
-    pub peak: f64,
+    pub(crate) peak: f64,
     /// Values stored and loaded again.
-    pub spilled: f64,
+    pub(crate) spilled: f64,
 }

@@ -8,47 +8,47 @@ use super::timeline::{Span, Timeline};
 use super::unit::{Machine, Unit};
 use super::vector::{Fetch, Group, Vector};
 
-pub use product::Product;
+pub(crate) use product::Product;
 
 /// Slots that one register of the result of an element-wise operation takes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Cost {
+pub(crate) struct Cost {
     /// Vector ALU.
-    pub valu: f64,
+    pub(crate) valu: f64,
     /// Transcendental unit; each also takes a pop.
-    pub eup: f64,
+    pub(crate) eup: f64,
 }
 
 impl Cost {
     /// `valu` operations.
-    pub const fn valu(valu: f64) -> Self {
+    pub(crate) const fn valu(valu: f64) -> Self {
         Self { valu, eup: 0.0 }
     }
 
     /// One transcendental operation and `valu` others.
-    pub const fn eup(valu: f64) -> Self {
+    pub(crate) const fn eup(valu: f64) -> Self {
         Self { valu, eup: 1.0 }
     }
 }
 
 /// A block under construction.
 #[derive(Debug)]
-pub struct Block<'a> {
+pub(crate) struct Block<'a> {
     /// The core.
-    pub machine: &'a Machine,
+    pub(crate) machine: &'a Machine,
     /// Slots taken so far.
-    pub timeline: Timeline,
+    pub(crate) timeline: Timeline,
     /// Registers held so far.
-    pub account: Account,
+    pub(crate) account: Account,
     /// Entries of the results of the last two products.
     results: Vec<Vec<u32>>,
     /// Its number, by which values of other blocks are told apart.
-    pub number: u32,
+    pub(crate) number: u32,
 }
 
 impl<'a> Block<'a> {
     /// An empty block.
-    pub fn new(machine: &'a Machine, number: u32) -> Self {
+    pub(crate) fn new(machine: &'a Machine, number: u32) -> Self {
         Self {
             machine,
             timeline: Timeline::new(machine),
@@ -91,7 +91,7 @@ impl<'a> Block<'a> {
     }
 
     /// When all of a value is there.
-    pub fn all_ready(&mut self, value: &Vector) -> f64 {
+    pub(crate) fn all_ready(&mut self, value: &Vector) -> f64 {
         self.ready(value, [0, value.rows.registers], [0, value.columns.registers])
     }
 
@@ -151,7 +151,7 @@ impl<'a> Block<'a> {
     }
 
     /// An operation on each register of the result, from the same position of each input.
-    pub fn element_wise(&mut self, inputs: &[&Vector], bits: u32, cost: Cost) -> Vector {
+    pub(crate) fn element_wise(&mut self, inputs: &[&Vector], bits: u32, cost: Cost) -> Vector {
         let most = |f: fn(&Vector) -> usize| inputs.iter().map(|v| f(v)).max().unwrap_or(1);
         let rows = most(|v| v.rows.registers);
         let columns = most(|v| v.columns.registers);
@@ -185,7 +185,7 @@ impl<'a> Block<'a> {
     }
 
     /// Registers written to VMEM, with `stores` for each: when the last of them is.
-    pub fn store(&mut self, value: &Vector, rows: usize, columns: usize, stores: f64) -> f64 {
+    pub(crate) fn store(&mut self, value: &Vector, rows: usize, columns: usize, stores: f64) -> f64 {
         let shape = Vector::new(rows, columns, value.bits, 0.0);
         let mut end = 0.0_f64;
         for group in shape.groups() {

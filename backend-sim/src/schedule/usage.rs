@@ -5,7 +5,7 @@ use tilecast_tpu::mosaic::{Definition, Module, Op, Value};
 
 /// How values are used, by their index.
 #[derive(Debug)]
-pub struct Usage {
+pub(crate) struct Usage {
     live: Vec<bool>,
     products_only: Vec<bool>,
     transposed_lhs: Vec<bool>,
@@ -13,7 +13,7 @@ pub struct Usage {
 
 impl Usage {
     /// Looks at every operation of `module`.
-    pub fn of(module: &Module) -> Self {
+    pub(crate) fn of(module: &Module) -> Self {
         let count = module.value_count();
         let mut usage = Self {
             live: vec![false; count],
@@ -47,23 +47,23 @@ impl Usage {
     }
 
     /// Whether an effect depends on it; the compiler drops what computes the others.
-    pub fn live(&self, value: Value) -> bool {
+    pub(crate) fn live(&self, value: Value) -> bool {
         self.live[value.index()]
     }
 
     /// Whether products are all that reads it.
-    pub fn products_only(&self, value: Value) -> bool {
+    pub(crate) fn products_only(&self, value: Value) -> bool {
         self.products_only[value.index()]
     }
 
     /// Whether it is the left operand of a product that contracts its rows.
-    pub fn transposed_lhs(&self, value: Value) -> bool {
+    pub(crate) fn transposed_lhs(&self, value: Value) -> bool {
         self.transposed_lhs[value.index()]
     }
 }
 
 /// Whether the operands of a product are stored transposed.
-pub fn transposed(module: &Module, op: Op) -> (bool, bool) {
+pub(crate) fn transposed(module: &Module, op: Op) -> (bool, bool) {
     let flag = |name: &str| module.bool_attribute(op, name).unwrap_or(false);
     let numbers = (module.attribute_of(op, "dimension_numbers"))
         .and_then(|attribute| DotDimensionNumbers::read(module, attribute));

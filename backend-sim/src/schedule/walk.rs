@@ -40,13 +40,13 @@ pub(super) enum Known {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct View {
     /// The argument or allocation it is a part of.
-    pub root: usize,
+    pub(crate) root: usize,
     /// Whether it is in VMEM.
-    pub vmem: bool,
+    pub(crate) vmem: bool,
     /// First element along each dimension of the root; none if it depends on data.
-    pub start: Option<Vec<i64>>,
+    pub(crate) start: Option<Vec<i64>>,
     /// Dimensions of the root that the view still has.
-    pub kept: Vec<usize>,
+    pub(crate) kept: Vec<usize>,
 }
 
 /// A part of a memory that was written in the block, and what with.
@@ -69,7 +69,7 @@ pub(super) struct Walk<'m> {
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM.
-    pub read: Vec<bool>,
+    pub(crate) read: Vec<bool>,
     usage: &'m Usage,
     /// Memories of prefetched scalars, which are taken to be 0.
     scalars: Vec<usize>,
@@ -79,7 +79,7 @@ pub(super) struct Walk<'m> {
 }
 
 impl<'m> Walk<'m> {
-    pub fn new(
+    pub(crate) fn new(
         module: &'m Module,
         machine: &'m Machine,
         forwarded: &'m [bool],
@@ -102,7 +102,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Runs the function with these grid indices; other arguments are memories or unknown scalars.
-    pub fn run(mut self, function: Op, at: &[i64]) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+    pub(crate) fn run(mut self, function: Op, at: &[i64]) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };

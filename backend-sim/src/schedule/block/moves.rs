@@ -9,7 +9,7 @@ use super::Block;
 
 impl Block<'_> {
     /// A reduction along lanes: columns are combined first, then each register across its lanes.
-    pub fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
+    pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
         let mut out = Vector::new(input.rows.registers, 1, input.bits, 0.0);
         out.along_lanes = true;
         let columns = input.columns.registers;
@@ -39,7 +39,7 @@ impl Block<'_> {
 
     /// A reduction along sublanes (and leading rows): rows are combined, then the 8 sublanes of what
     /// is left, in 3 rotations. `rows` registers of rows remain.
-    pub fn reduce_rows(&mut self, input: &Vector, rows: usize) -> Vector {
+    pub(crate) fn reduce_rows(&mut self, input: &Vector, rows: usize) -> Vector {
         let mut out = Vector::new(rows, input.columns.registers, input.bits, 0.0);
         let per = input.rows.registers.div_ceil(rows);
         // Rows are added in the order in which they come, all columns at once.
@@ -80,7 +80,7 @@ impl Block<'_> {
 
     /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
     /// popped from it.
-    pub fn transpose(&mut self, input: &Vector, rows: usize, columns: usize, packed: f64) -> Vector {
+    pub(crate) fn transpose(&mut self, input: &Vector, rows: usize, columns: usize, packed: f64) -> Vector {
         let mut out = Vector::new(rows, columns, input.bits, 0.0);
         // Eight rows enter, one to a cycle; other operations may hold the unit longer.
         let hold = (self.machine.target.xlu_hold_cycles.value as f64).min(8.0);
@@ -115,7 +115,7 @@ impl Block<'_> {
 
     /// Registers through the cross-lane units, `xlu` operations and `valu` others for each result:
     /// broadcasts along lanes, rotations, relayouts.
-    pub fn across(&mut self, input: &Vector, mut out: Vector, xlu: f64, valu: f64) -> Vector {
+    pub(crate) fn across(&mut self, input: &Vector, mut out: Vector, xlu: f64, valu: f64) -> Vector {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         for group in out.groups() {
             let ready = self.ready(input, group.row_range(), group.column_range());
@@ -133,7 +133,7 @@ impl Block<'_> {
 
     /// The same elements in other registers, `valu` operations for each register of the larger side;
     /// `part` of them is alive at a time.
-    pub fn regroup(&mut self, input: &Vector, mut out: Vector, valu: f64, part: f64) -> Vector {
+    pub(crate) fn regroup(&mut self, input: &Vector, mut out: Vector, valu: f64, part: f64) -> Vector {
         let scale = |from: usize, to: usize| from as f64 / to as f64;
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
@@ -162,7 +162,7 @@ impl Block<'_> {
     }
 
     /// `rows` and `columns` (first, number) of the registers of a value.
-    pub fn part(&mut self, input: &Vector, rows: [usize; 2], columns: [usize; 2]) -> Vector {
+    pub(crate) fn part(&mut self, input: &Vector, rows: [usize; 2], columns: [usize; 2]) -> Vector {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
         out.block = self.number;
         out.along_lanes = input.along_lanes;
@@ -180,7 +180,7 @@ impl Block<'_> {
     }
 
     /// Values one after the other, along columns or rows of registers.
-    pub fn join(&mut self, inputs: &[Rc<Vector>], mut out: Vector, along_columns: bool) -> Vector {
+    pub(crate) fn join(&mut self, inputs: &[Rc<Vector>], mut out: Vector, along_columns: bool) -> Vector {
         out.block = self.number;
         let size = |v: &Vector| match along_columns {
             true => v.columns.registers,

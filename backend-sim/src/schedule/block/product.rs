@@ -7,19 +7,19 @@ use super::Block;
 
 /// What a product does with its operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Product {
+pub(crate) struct Product {
     /// Rows of the result, columns of the left operand, columns of the result, in elements.
-    pub m: usize,
+    pub(crate) m: usize,
     /// The contraction.
-    pub k: usize,
+    pub(crate) k: usize,
     /// Columns of the result.
-    pub n: usize,
+    pub(crate) n: usize,
     /// Products of bf16 that make up one of the operands' type.
-    pub passes: f64,
+    pub(crate) passes: f64,
     /// The left operand is stored transposed.
-    pub transpose_lhs: bool,
+    pub(crate) transpose_lhs: bool,
     /// The right operand is stored transposed.
-    pub transpose_rhs: bool,
+    pub(crate) transpose_rhs: bool,
 }
 
 impl Block<'_> {
@@ -28,7 +28,7 @@ impl Block<'_> {
     /// Columns of weights are pushed and the rows of the left operand streamed past them, one block of
     /// columns and contraction after the other; sums over blocks of the contraction are made by the
     /// vector unit, or by the matrix units themselves.
-    pub fn product(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> Vector {
+    pub(crate) fn product(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> Vector {
         let machine = self.machine;
         let target = machine.target;
         let dim = target.mxu_dim.value;
