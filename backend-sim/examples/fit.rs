@@ -12,6 +12,11 @@ fn main() {
         (cycles, Module::parse(&std::fs::read_to_string(parts.next().unwrap()).unwrap()).unwrap())
     }).collect();
     let mut machine = Machine::new(target);
+    let hardware = [target.valu_slots.value as f64, target.eup_per_cycle.value, target.result_pops_per_cycle.value as f64, target.xlu_count.value as f64, target.vector_loads_per_cycle.value as f64, target.vector_stores_per_cycle.value as f64];
+    for (i, most) in hardware.into_iter().enumerate() {
+        let mut figures = machine.fitted();
+        *figures[i].1 = figures[i].1.clamp(0.9 * most, most);
+    }
     let error = |m: &Machine| -> f64 {
         let sum: f64 = points.iter().map(|(cycles, module)| {
             let e = (schedule(module, m).map_or(0.0, |s| s.cycles(m)) / cycles).ln().abs();
@@ -20,19 +25,27 @@ fn main() {
         sum / points.len() as f64
     };
     let start = Machine::new(target).fitted().map(|(_, v)| *v);
+    let most = [
+        target.valu_slots.value as f64,
+        target.eup_per_cycle.value,
+        target.result_pops_per_cycle.value as f64,
+        target.xlu_count.value as f64,
+        target.vector_loads_per_cycle.value as f64,
+        target.vector_stores_per_cycle.value as f64,
+    ];
     let mut best = error(&machine);
     eprintln!("{name} {} points, start {best:.4}", points.len());
-    for round in 0..6 {
-        let step = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02][round];
+    for round in 0..3 {
+        let step = [0.3, 0.12, 0.05][round];
         for i in 0..start.len() {
             for sign in [1.0, -1.0] {
                 loop {
                     let old = *machine.fitted()[i].1;
-                    let unit = old.abs().max(if i >= 13 { 20.0 } else { 0.5 });
+                    let unit = old.abs().max(if (13..17).contains(&i) { 20.0 } else { 0.5 });
                     let new = old + sign * step * unit;
                     // A unit is never faster than it is.
-                    if i < 6 && new > start[i] * 1.0001 { break; }
-                    if i < 13 && new < 0.0 { break; }
+                    if i < 6 && !(0.85 * most[i]..=most[i]).contains(&new) { break; }
+                    if (i < 13 || i == 17) && new < 0.0 { break; }
                     *machine.fitted()[i].1 = new;
                     let e = error(&machine);
                     if e < best - 1e-5 { best = e; } else { *machine.fitted()[i].1 = old; break; }

@@ -2,7 +2,7 @@
 
 /// Lifetimes of groups of registers.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(crate) struct Account {
     entries: Vec<Entry>,
 }
 
@@ -18,12 +18,12 @@ struct Entry {
 
 impl Account {
     /// A group of registers written at `born`.
-    pub fn born(&mut self, registers: f64, born: f64) -> u32 {
+    pub(crate) fn born(&mut self, registers: f64, born: f64) -> u32 {
         self.push(registers, born, false)
     }
 
     /// A group that is loaded from memory, just before its first use.
-    pub fn loaded(&mut self, registers: f64) -> u32 {
+    pub(crate) fn loaded(&mut self, registers: f64) -> u32 {
         self.push(registers, 0.0, true)
     }
 
@@ -39,7 +39,7 @@ impl Account {
     }
 
     /// The group is read from `start` to `end`.
-    pub fn used(&mut self, entry: u32, start: f64, end: f64) {
+    pub(crate) fn used(&mut self, entry: u32, start: f64, end: f64) {
         let entry = &mut self.entries[entry as usize];
         if entry.lazy && (!entry.used || start < entry.born) {
             entry.born = start;
@@ -49,23 +49,43 @@ impl Account {
     }
 
     /// When the last of these is read, as far as is known.
-    pub fn dead(&self, entries: &[u32]) -> f64 {
+    pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
         (entries.iter().map(|&entry| self.entries[entry as usize].dies)).fold(0.0, f64::max)
     }
 
-    /// The most registers that hold values at once.
-    pub fn peak(&self) -> f64 {
+    /// What `registers` registers do not hold.
+    pub(crate) fn pressure(&self, registers: f64) -> Pressure {
         let mut events: Vec<(f64, f32)> = Vec::with_capacity(2 * self.entries.len());
+        let (mut held, mut squared) = (0.0_f64, 0.0_f64);
         for entry in self.entries.iter().filter(|entry| entry.used) {
             events.push((entry.born, entry.registers));
             events.push((entry.dies, -entry.registers));
+            let life = entry.dies - entry.born;
+            held += f64::from(entry.registers) * life;
+            squared += f64::from(entry.registers) * life * life;
         }
         events.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let (mut live, mut peak) = (0.0_f64, 0.0_f64);
-        for (_, change) in events {
+        let (mut live, mut peak, mut excess, mut last) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+        for (at, change) in events {
+            excess += (live - registers).max(0.0) * (at - last);
+            last = at;
             live += f64::from(change);
             peak = peak.max(live);
         }
-        peak
+        // The values that wait longest are stored; the mean life of what is alive stands for theirs.
+        let life = squared / held.max(1.0);
+        Pressure {
+            peak,
+            spilled: excess / life.max(1.0),
+        }
     }
+}
+
+/// Registers wanted in a block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Pressure {
+    /// The most that hold values at once.
+    pub(crate) peak: f64,
+    /// Values stored and loaded again.
+    pub(crate) spilled: f64,
 }

@@ -7,8 +7,11 @@
 
 mod account;
 mod block;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod unit;
+mod usage;
 mod vector;
 mod walk;
 
@@ -19,6 +22,7 @@ use crate::grid::{Grid, GridError, Scalars};
 use crate::signature::{Signature, SignatureError};
 
 pub use unit::{Machine, Unit};
+use usage::Usage;
 use walk::Walk;
 
 /// Why a schedule cannot be predicted.
@@ -148,7 +152,10 @@ impl KernelSchedule {
         let [fixed, window, axis, prefetched] = machine.step_cycles;
         let windows = self.windows as f64;
         let scalars = f64::from(u8::from(self.prefetched));
-        fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis
+        if self.windows == 0 {
+            return 0.0;
+        }
+        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
     /// Slots in VMEM for the registers that the file does not hold.
@@ -186,7 +193,7 @@ pub fn schedule_grid(
     grid: &Grid,
     scalars: &Scalars,
 ) -> Result<KernelSchedule, ScheduleError> {
-    let products_only = products_only(module);
+    let usage = Usage::of(module);
     let varies = signature.varies(module);
     let mut scratch = scratch(module, signature);
     let read_by_scalars = signature.read_by_scalars(module);
@@ -195,7 +202,7 @@ pub fn schedule_grid(
         let mut read = vec![false; module.value_count()];
         let mut kinds = Vec::new();
         for body in &grid.bodies {
-            let walk = Walk::new(module, machine, forwarded, &products_only, &varies);
+            let walk = Walk::new(module, machine, forwarded, &usage, &varies);
             let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
             read.iter_mut().zip(reads).for_each(|(all, one)| *all |= one);
             kinds.push(StepKind {
@@ -227,17 +234,4 @@ fn scratch(module: &Module, signature: &Signature) -> Vec<usize> {
         .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
         .map(|value| value.index())
         .collect()
-}
-
-/// For each value, whether products are all that reads it.
-fn products_only(module: &Module) -> Vec<bool> {
-    let mut only = vec![true; module.value_count()];
-    module.walk(module.root(), &mut |op| {
-        if module.op_name(op) != "tpu.matmul" {
-            for value in module.operands(op) {
-                only[value.index()] = false;
-            }
-        }
-    });
-    only
 }

@@ -12,7 +12,7 @@ const BUCKET: f64 = 4.0;
 
 /// Slots taken in a block.
 #[derive(Debug)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     rows: [Row; Unit::COUNT],
     end: f64,
 }
@@ -57,16 +57,16 @@ impl Row {
 
 /// When an operation starts, and when its last slot is taken, in cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Span {
+pub(crate) struct Span {
     /// First slot.
-    pub start: f64,
+    pub(crate) start: f64,
     /// End of the last slot.
-    pub end: f64,
+    pub(crate) end: f64,
 }
 
 impl Timeline {
     /// An empty block.
-    pub fn new(machine: &Machine) -> Self {
+    pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             rows: machine.slots_per_cycle.map(|slots| Row {
                 capacity: slots * BUCKET,
@@ -77,7 +77,7 @@ impl Timeline {
     }
 
     /// Takes `slots` of `unit`, none before `ready`.
-    pub fn take(&mut self, unit: Unit, ready: f64, slots: f64) -> Span {
+    pub(crate) fn take(&mut self, unit: Unit, ready: f64, slots: f64) -> Span {
         let row = &mut self.rows[unit as usize];
         if slots <= 0.0 {
             return Span {
@@ -112,18 +112,13 @@ impl Timeline {
         }
     }
 
-    /// Moves the end of the block to `cycle`, if it is later.
-    pub fn until(&mut self, cycle: f64) {
-        self.end = self.end.max(cycle);
-    }
-
     /// The end of the block.
-    pub fn end(&self) -> f64 {
+    pub(crate) fn end(&self) -> f64 {
         self.end
     }
 
     /// Slots taken of a unit.
-    pub fn taken(&self, unit: Unit) -> f64 {
+    pub(crate) fn taken(&self, unit: Unit) -> f64 {
         self.rows[unit as usize].taken
     }
 }

@@ -12,13 +12,17 @@ use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
 use super::block::{Block, Cost};
 use super::unit::{Machine, Unit};
+use super::usage::Usage;
 use super::vector::Vector;
 use super::{Region, ScheduleError, StepSchedule, Transfer};
 use crate::signature::Signature;
 
 mod memory;
 mod operations;
+mod repeats;
 mod scalars;
+
+use repeats::Repeats;
 
 /// What a value is known to be.
 #[derive(Clone, Debug)]
@@ -37,13 +41,13 @@ pub(super) enum Known {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct View {
     /// The argument or allocation it is a part of.
-    pub root: usize,
+    pub(crate) root: usize,
     /// Whether it is in VMEM.
-    pub vmem: bool,
+    pub(crate) vmem: bool,
     /// First element along each dimension of the root; none if it depends on data.
-    pub start: Option<Vec<i64>>,
+    pub(crate) start: Option<Vec<i64>>,
     /// Dimensions of the root that the view still has.
-    pub kept: Vec<usize>,
+    pub(crate) kept: Vec<usize>,
 }
 
 /// A part of a memory that was written in the block, and what with.
@@ -62,15 +66,14 @@ pub(super) struct Walk<'m> {
     known: Vec<Known>,
     block: Block<'m>,
     stored: HashMap<usize, Vec<Stored>>,
+    repeats: Repeats<'m>,
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM.
-    pub read: Vec<bool>,
-    products_only: &'m [bool],
+    pub(crate) read: Vec<bool>,
+    usage: &'m Usage,
     /// For each value, whether it is known only at run time.
     varies: &'m [bool],
-    /// For each value, whether it is the left operand of a product that contracts its rows.
-    transposed_lhs: Vec<bool>,
     /// Memories of prefetched scalars and their elements, zeros where there are none.
     scalars: HashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
@@ -79,11 +82,11 @@ pub(super) struct Walk<'m> {
 }
 
 impl<'m> Walk<'m> {
-    pub fn new(
+    pub(crate) fn new(
         module: &'m Module,
         machine: &'m Machine,
         forwarded: &'m [bool],
-        products_only: &'m [bool],
+        usage: &'m Usage,
         varies: &'m [bool],
     ) -> Self {
         Self {
@@ -92,11 +95,11 @@ impl<'m> Walk<'m> {
             known: vec![Known::Nothing; module.value_count()],
             block: Block::new(machine, 1),
             stored: HashMap::new(),
+            repeats: Repeats::new(module.value_count()),
             forwarded,
             read: vec![false; module.value_count()],
-            products_only,
+            usage,
             varies,
-            transposed_lhs: Vec::new(),
             scalars: HashMap::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
@@ -105,7 +108,7 @@ impl<'m> Walk<'m> {
 
     /// Runs the function with these grid indices and prefetched scalars; other arguments are memories
     /// or unknown.
-    pub fn run(
+    pub(crate) fn run(
         mut self,
         signature: &Signature,
         at: &[i64],
@@ -115,13 +118,6 @@ impl<'m> Walk<'m> {
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };
-        let mut transposed = vec![false; self.module.value_count()];
-        self.module.walk(function, &mut |op| {
-            if self.module.op_name(op) == "tpu.matmul" && self.transposed(op).0 {
-                transposed[self.module.operands(op)[0].index()] = true;
-            }
-        });
-        self.transposed_lhs = transposed;
         self.scalars = (signature.scalars.iter().enumerate())
             .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
             .collect();
@@ -157,6 +153,9 @@ impl<'m> Walk<'m> {
 
     fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
         for &op in self.module.block_ops(block) {
+            if self.dead(op) || self.repeated(op) {
+                continue;
+            }
             match self.module.op_name(op) {
                 "scf.if" => self.branch(op)?,
                 "scf.for" => self.repeat(op)?,
@@ -168,6 +167,13 @@ impl<'m> Walk<'m> {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// Whether an operation only computes what nothing needs.
+    fn dead(&self, op: Op) -> bool {
+        let results = self.module.results(op);
+        let effects = results.is_empty() || self.module.entry(op, 0).is_some();
+        !effects && !results.iter().any(|&value| self.usage.live(value))
     }
 
     fn inline(&mut self, op: Op) -> Result<(), ScheduleError> {
@@ -188,11 +194,16 @@ impl<'m> Walk<'m> {
         let number = self.block.number + 1;
         let block = std::mem::replace(&mut self.block, Block::new(self.machine, number));
         self.stored.clear();
+        self.repeats.clear();
         let cycles = block.timeline.end();
         if cycles <= 0.0 {
             return;
         }
-        let registers = block.account.peak();
+        let pressure = block.account.pressure(self.machine.registers);
+        // Registers are assigned after the block is scheduled; stores and loads of what they do not
+        // hold find some slots free.
+        let cycles = cycles + self.machine.spill_cycles * pressure.spilled;
+        let registers = pressure.peak;
         let region = Region {
             times: self.multiplier,
             cycles,
@@ -318,7 +329,8 @@ impl<'m> Walk<'m> {
         let size = |n: i64| usize::try_from(n).unwrap_or(1);
         match shape {
             [] => [1, 1],
-            [n] => [1, size(*n).div_ceil(128)],
+            // In memory, one dimension fills registers from end to end.
+            [n] => [1, size(*n).div_ceil(8 * 128 * 32 / bits as usize)],
             [lead @ .., r, c] => {
                 let lead: usize = lead.iter().map(|&n| size(n)).product();
                 [lead * size(*r).div_ceil(per), size(*c).div_ceil(128)]
@@ -333,12 +345,31 @@ impl<'m> Walk<'m> {
         });
     }
 
+    /// `n` elements that stand in a column, one to a row of registers, put side by side.
+    fn line_up(&mut self, value: Rc<Vector>, n: i64) -> Rc<Vector> {
+        if !value.along_lanes || value.rows.registers == 1 {
+            return value;
+        }
+        let [rows, columns] = Self::registers(&[n], value.bits);
+        let out = Vector::new(rows, columns, value.bits, 0.0);
+        // Each row of a register is selected into its place.
+        Rc::new(self.block.regroup(&value, out, 9.0, 1.0))
+    }
+
     fn element_wise(&mut self, op: Op, cost: Cost) {
         let inputs: Vec<_> = (self.module.operands(op).iter())
             .map(|&value| self.vector(value))
             .collect();
+        let result = self.module.results(op)[0];
+        // A column of sums meets what was loaded as one dimension.
+        let inputs = match self.shape(result)[..] {
+            [n] if inputs.iter().any(|v| !v.along_lanes) => {
+                inputs.into_iter().map(|v| self.line_up(v, n)).collect()
+            }
+            _ => inputs,
+        };
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
-        let bits = self.bits(self.module.results(op)[0]);
+        let bits = self.bits(result);
         let out = self.block.element_wise(&inputs, bits, cost);
         self.set(op, out);
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
-use super::super::vector::{Pending, Vector};
+use super::super::vector::{Fetch, Vector};
 use super::super::{Direction, Transfer};
 use super::{Known, Stored, View, Walk};
 
@@ -133,7 +133,6 @@ impl Walk<'_> {
         } else if let Some(stored) = self.stored.get(&view.root) {
             ready = stored.iter().map(|part| part.end).fold(0.0, f64::max);
         }
-        self.read[view.root] = true;
         let mut out = Vector::new(rows, columns, bits, 0.0);
         let one_row = shape.iter().rev().nth(1).is_none_or(|&n| n == 1) && rows == 1;
         if one_row {
@@ -141,20 +140,13 @@ impl Walk<'_> {
             out = Vector::new(1, columns, bits, 0.0);
         }
         let packed = bits < 32;
-        let (loads, valu) = match packed && self.products_only[result.index()] {
-            true if self.transposed_lhs[result.index()] => self.machine.transposed_loads(),
+        let (loads, valu) = match packed && self.usage.products_only(result) {
+            true if self.usage.transposed_lhs(result) => self.machine.transposed_loads(),
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
-        let pending = Pending { ready, loads, valu };
-        let out = match self.products_only[result.index()] {
-            true => Vector {
-                pending: Some(pending),
-                ..out
-            },
-            false => self.block.load(out, pending),
-        };
-        self.set(op, out);
+        self.read[view.root] = true;
+        self.set(op, out.in_memory(Fetch { ready, loads, valu }));
     }
 
     fn store(&mut self, op: Op) {
@@ -163,18 +155,25 @@ impl Walk<'_> {
         let (memory, indices) = self.place(op, 1);
         let shape = self.shape(value);
         let bits = self.bits(value);
-        let vector = self.vector(value);
+        let mut vector = self.vector(value);
+        if let [n] = shape[..] {
+            vector = self.line_up(vector, n);
+        }
         let Some(view) = self.view_of(memory) else {
             return;
         };
         let end = match self.forwarded[view.root] {
-            true => vector.all_ready(),
+            true => self.block.all_ready(&vector),
             false => {
                 let [rows, columns] = Self::registers(&shape, bits);
-                self.block.store(&vector, rows, columns, 0.0)
+                // Single rows are stored eight registers of columns at a time.
+                let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
+                let stores = if one_row { columns.div_ceil(8) as f64 / columns as f64 } else { 1.0 };
+                self.block.store(&vector, rows, columns, stores)
             }
         };
         let place = self.part(&view, &indices, &shape);
+        self.repeats.written();
         let stored = self.stored.entry(view.root).or_default();
         match place {
             Some((start, size)) => {
@@ -253,6 +252,7 @@ impl Walk<'_> {
             _ => return,
         };
         let bytes = bytes(source).min(bytes(target));
+        self.repeats.written();
         if let Some(view) = self.view_of(source) {
             self.read[view.root] = true;
         }

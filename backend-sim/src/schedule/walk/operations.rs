@@ -4,11 +4,12 @@
 
 use std::rc::Rc;
 
-use tilecast_tpu::mosaic::tpu::{ContractPrecision, DotDimensionNumbers};
+use tilecast_tpu::mosaic::tpu::ContractPrecision;
 use tilecast_tpu::mosaic::{self as ir, Op};
 
 use super::super::ScheduleError;
 use super::super::block::{Cost, Product};
+use super::super::usage::transposed;
 use super::super::vector::Vector;
 use super::{Known, Walk};
 
@@ -63,6 +64,8 @@ impl Walk<'_> {
             | "arith.ori" | "arith.xori" | "arith.shli" | "arith.shrsi" | "arith.shrui"
             | "arith.cmpi" | "arith.cmpf" | "arith.select" | "arith.negf" | "math.absf"
             | "math.absi" | "tpu.weird" => Cost::valu(1.0),
+            // A mask becomes a number in one selection.
+            "arith.sitofp" | "arith.uitofp" if self.made_by(op, "arith.extui") => Cost::valu(0.0),
             "arith.maxsi" | "arith.minsi" | "arith.maxui" | "arith.minui" | "arith.sitofp"
             | "arith.fptosi" | "arith.uitofp" | "tpu.sitofp" | "tpu.fptosi" => Cost::valu(2.0),
             "arith.extui" | "arith.extsi" | "arith.trunci" => Cost::valu(1.0),
@@ -113,8 +116,19 @@ impl Walk<'_> {
         let out_columns = if from.columns.registers == 1 { 1 } else { columns };
         let mut shape = Vector::new(out_rows, out_columns, to, 0.0);
         shape.along_lanes = from.along_lanes;
-        let out = self.block.regroup(&from, shape, 1.0);
+        // There and back again is dropped.
+        let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
+        let valu = if there { 0.0 } else { 1.0 };
+        let out = self.block.regroup(&from, shape, valu, self.machine.temporaries);
         self.set(op, out);
+    }
+
+    /// Whether the first operand is the result of an operation of this name.
+    fn made_by(&self, op: Op, name: &str) -> bool {
+        matches!(
+            self.module.definition(self.module.operands(op)[0]),
+            ir::Definition::Result(made, _) if self.module.op_name(made) == name
+        )
     }
 
     /// Operations that move elements.
@@ -136,7 +150,7 @@ impl Walk<'_> {
                     true => Vector::new(1, columns, bits, 0.0),
                     false => Vector::new(rows, 1, bits, 0.0),
                 };
-                let out = self.block.regroup(&Vector::constant(bits), out, 1.0);
+                let out = self.block.regroup(&Vector::constant(bits), out, 1.0, 1.0);
                 self.set(op, out);
             }
             "vector.broadcast" | "tpu.broadcast_in_sublanes" | "vector.splat" => {
@@ -157,7 +171,7 @@ impl Walk<'_> {
             "tpu.repeat" => {
                 let value = self.vector(operands[0]);
                 let mut out = Vector::new(rows, columns, bits, 0.0);
-                out = self.block.regroup(&value, out, 0.0);
+                out = self.block.regroup(&value, out, 0.0, 1.0);
                 self.set(op, out);
             }
             "tpu.transpose" | "vector.transpose" => {
@@ -191,7 +205,7 @@ impl Walk<'_> {
             }
             "tpu.create_mask" | "vector.create_mask" | "vector.constant_mask" => {
                 let out = Vector::new(rows, columns, bits, 0.0);
-                let out = self.block.regroup(&Vector::constant(bits), out, 1.0);
+                let out = self.block.regroup(&Vector::constant(bits), out, 1.0, 1.0);
                 self.set(op, out);
             }
             _ => return false,
@@ -232,6 +246,17 @@ impl Walk<'_> {
         let source = self.shape(from);
         let per_row = value.along_lanes && c == 1;
         let same = (r == rows && c == columns) || (r == 1 && c == 1) || per_row;
+        if let ([n], [.., m, 1]) = (source.as_slice(), shape)
+            && n == m
+            && !value.along_lanes
+        {
+            // Every element is spread over the lanes of a row.
+            let mut out = Vector::new(rows, 1, bits, 0.0);
+            out.along_lanes = true;
+            let out = self.block.across(&value, out, 1.0, 0.0);
+            self.set(op, out);
+            return;
+        }
         let tail = |s: &[i64]| s.iter().rev().copied().find(|&n| n != 1).unwrap_or(1);
         if same || source.len().max(shape.len()) <= 2 && r == 1 && tail(&source) == tail(shape) {
             self.known[result.index()] = Known::Vector(value);
@@ -240,7 +265,7 @@ impl Walk<'_> {
         let out = Vector::new(rows, columns, bits, 0.0);
         let aligned = source.last() == shape.last();
         let out = match aligned {
-            true => self.block.regroup(&value, out, 0.0),
+            true => self.block.regroup(&value, out, 0.0, 1.0),
             false => self.block.across(&value, out, 1.0, 1.0),
         };
         self.set(op, out);
@@ -312,7 +337,7 @@ impl Walk<'_> {
             true => self.block.transpose(&value, rows, columns, 1.0),
             false => {
                 let out = Vector::new(rows, columns, value.bits, 0.0);
-                self.block.regroup(&value, out, 1.0)
+                self.block.regroup(&value, out, 1.0, 1.0)
             }
         };
         self.set(op, out);
@@ -333,7 +358,7 @@ impl Walk<'_> {
             let mut wide = out.clone();
             if wide.columns.registers == 1 && full_columns > 1 {
                 let shape = Vector::new(wide.rows.registers, full_columns, wide.bits, 0.0);
-                wide = self.block.regroup(&wide, shape, 0.0);
+                wide = self.block.regroup(&wide, shape, 0.0, 1.0);
             }
             out = self.block.reduce_lanes(&wide, masked);
         }
@@ -357,13 +382,13 @@ impl Walk<'_> {
     fn matmul(&mut self, op: Op) {
         let operands = self.module.operands(op);
         let (a, b, c) = (operands[0], operands[1], operands[2]);
-        let (lhs, rhs, acc) = (self.vector(a), self.vector(b), self.vector(c));
+        let (lhs, rhs) = (self.vector(a), self.vector(b));
         let result = self.shape(self.module.results(op)[0]);
         let [m, n] = match result[..] {
             [.., m, n] => [m, n],
             _ => [1, 1],
         };
-        let (transpose_lhs, transpose_rhs) = self.transposed(op);
+        let (transpose_lhs, transpose_rhs) = transposed(self.module, op);
         let left = self.shape(a);
         let k = match (left.as_slice(), transpose_lhs) {
             ([.., k, _], true) | ([.., k], false) => *k,
@@ -381,7 +406,7 @@ impl Walk<'_> {
             Some(ContractPrecision::Bf16x3) => target.f32_high_passes.value,
             _ => target.f32_default_passes.value,
         };
-        let accumulate = acc.registers() > 1 || !matches!(
+        let accumulate = !matches!(
             self.module.definition(c),
             ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
         );
@@ -393,24 +418,12 @@ impl Walk<'_> {
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
-            accumulate,
         };
-        let out = self.block.product(&lhs, &rhs, &acc, &product);
-        self.set(op, out);
-    }
-
-    /// Whether the operands are stored transposed.
-    pub(super) fn transposed(&self, op: Op) -> (bool, bool) {
-        let flag = |name: &str| self.module.bool_attribute(op, name).unwrap_or(false);
-        let (mut lhs, mut rhs) = (flag("transpose_lhs"), flag("transpose_rhs"));
-        let numbers = self.module.attribute_of(op, "dimension_numbers")
-            .and_then(|attribute| DotDimensionNumbers::read(self.module, attribute));
-        if let Some(numbers) = numbers {
-            let rank = self.shape(self.module.operands(op)[0]).len() as i64;
-            lhs = numbers.lhs_contracting.first().is_some_and(|&d| d != rank - 1);
-            let rank = self.shape(self.module.operands(op)[1]).len() as i64;
-            rhs = numbers.rhs_contracting.first().is_some_and(|&d| d == rank - 1);
+        let mut out = self.block.product(&lhs, &rhs, &product);
+        if accumulate {
+            let acc = self.vector(c);
+            out = self.block.element_wise(&[&out, &acc], 32, Cost::valu(1.0));
         }
-        (lhs, rhs)
+        self.set(op, out);
     }
 }
