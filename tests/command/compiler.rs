@@ -56,6 +56,43 @@ fn a_tpu_needs_libtpu() {
     assert!(ran.stderr.contains("--libtpu"), "{}", ran.stderr);
 }
 
+/// Refused before libtpu is looked for.
+#[test]
+fn options_of_another_backend() {
+    for (line, words) in [
+        (
+            "run linear-ce --backend cpu --libtpu a",
+            ["--libtpu", "backend tpu"],
+        ),
+        (
+            "run linear-ce --backend tpu --libtpu a --threads 2",
+            ["--threads", "backend cpu"],
+        ),
+        (
+            "run linear-ce --backend tpu --libtpu a --seed 1",
+            ["--seed", "backend sim"],
+        ),
+        (
+            "run linear-ce --backend tpu --libtpu a --chunk-columns 128",
+            ["--chunk-columns", "backend cpu"],
+        ),
+        (
+            "check --backends cpu,tpu",
+            ["check has no backend tpu", "run --backend tpu"],
+        ),
+    ] {
+        let files = match line.starts_with("run") {
+            true => " --input a --output b",
+            false => "",
+        };
+        let ran = tilecast(here(), format!("{line}{files}").split(' '));
+        assert_eq!(ran.code, Some(2), "{line}: {}", ran.stderr);
+        for word in words {
+            assert!(ran.stderr.contains(word), "{line}: {}", ran.stderr);
+        }
+    }
+}
+
 #[test]
 #[cfg(not(feature = "pjrt"))]
 fn without_the_feature_the_build_is_named() {

@@ -21,7 +21,7 @@ pub enum PjrtError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The process was not started as [`ENVIRONMENT`] says.
+    /// The process was not started as [`ENVIRONMENT`](super::ENVIRONMENT) says.
     #[error(
         "the environment variable {name} is not 1: libtpu would look for a metadata server for minutes; set it \
          before the process starts"

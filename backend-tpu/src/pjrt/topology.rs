@@ -59,7 +59,7 @@ impl Plugin {
     }
 
     /// A topology by its name, as in `v5e:2x2` or `tpu7x:2x2x1`: the generation, and the number of
-    /// chips along each axis; an empty name is that of [`ENVIRONMENT`]. The options are libtpu's;
+    /// chips along each axis; an empty name is that of [`ENVIRONMENT`](super::ENVIRONMENT). The options are libtpu's;
     /// most need none.
     ///
     /// # Errors
