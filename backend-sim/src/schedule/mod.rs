@@ -95,7 +95,11 @@ pub struct StepSchedule {
 impl StepSchedule {
     /// Cycles of the body.
     pub fn cycles(&self, machine: &Machine) -> f64 {
-        let regions: f64 = self.regions.iter().map(|region| region.times * region.cycles).sum();
+        let regions: f64 = self
+            .regions
+            .iter()
+            .map(|region| region.times * region.cycles)
+            .sum();
         regions + self.branches * machine.region_cycles + self.iterations * machine.loop_cycles
     }
 
@@ -189,14 +193,19 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
         _ => Vec::new(),
     };
     let axes = bounds.iter().filter(|&&n| n > 1).count();
-    let prefetched = module.integer_attribute(function, "scalar_prefetch").unwrap_or(0) > 0;
+    let prefetched = module
+        .integer_attribute(function, "scalar_prefetch")
+        .unwrap_or(0)
+        > 0;
     let usage = Usage::of(module);
     let mut forwarded = vec![false; module.value_count()];
     let scratch = scratch(module, function);
     let mut read = vec![false; module.value_count()];
     let mut kinds = Vec::new();
     for pass in 0..2 {
-        kinds = steps(module, machine, function, &bounds, &parallel, &forwarded, &usage, &mut read)?;
+        kinds = steps(
+            module, machine, function, &bounds, &parallel, &forwarded, &usage, &mut read,
+        )?;
         let dropped: Vec<usize> = scratch.iter().copied().filter(|&i| !read[i]).collect();
         if dropped.is_empty() || pass == 1 {
             return Ok(KernelSchedule {
@@ -244,7 +253,11 @@ fn steps(
             rest /= n.max(1);
         }
         at.reverse();
-        let edges: Vec<i64> = at.iter().zip(bounds).map(|(&i, &n)| i64::from(i == 0) + 2 * i64::from(i == n - 1)).collect();
+        let edges: Vec<i64> = at
+            .iter()
+            .zip(bounds)
+            .map(|(&i, &n)| i64::from(i == 0) + 2 * i64::from(i == n - 1))
+            .collect();
         if let Some(&kind) = by_trace.get(&edges) {
             kinds[kind].times += 1;
             continue;
@@ -269,9 +282,13 @@ fn scratch(module: &Module, function: Op) -> Vec<usize> {
     let Some(entry) = module.entry(function, 0) else {
         return Vec::new();
     };
-    let count = module.integer_attribute(function, "scratch_operands").unwrap_or(0);
+    let count = module
+        .integer_attribute(function, "scratch_operands")
+        .unwrap_or(0);
     let arguments = module.arguments(entry);
-    let first = arguments.len().saturating_sub(usize::try_from(count).unwrap_or(0));
+    let first = arguments
+        .len()
+        .saturating_sub(usize::try_from(count).unwrap_or(0));
     (arguments[first..].iter())
         .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
         .map(|value| value.index())

@@ -102,15 +102,27 @@ impl<'m> Walk<'m> {
     }
 
     /// Runs the function with these grid indices; other arguments are memories or unknown scalars.
-    pub(crate) fn run(mut self, function: Op, at: &[i64]) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+    pub(crate) fn run(
+        mut self,
+        function: Op,
+        at: &[i64],
+    ) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
         let Some(entry) = self.module.entry(function, 0) else {
             return Ok((self.done, self.read));
         };
-        let prefetched = self.module.integer_attribute(function, "scalar_prefetch").unwrap_or(0);
+        let prefetched = self
+            .module
+            .integer_attribute(function, "scalar_prefetch")
+            .unwrap_or(0);
         let prefetched = usize::try_from(prefetched).unwrap_or(0);
-        self.scalars = (self.module.arguments(entry).iter().skip(at.len()).take(prefetched))
-            .map(|value| value.index())
-            .collect();
+        self.scalars = (self
+            .module
+            .arguments(entry)
+            .iter()
+            .skip(at.len())
+            .take(prefetched))
+        .map(|value| value.index())
+        .collect();
         for (i, &argument) in self.module.arguments(entry).iter().enumerate() {
             let known = match at.get(i) {
                 Some(&index) => Known::Scalar(Some(index)),
@@ -230,8 +242,10 @@ impl<'m> Walk<'m> {
         let bound = |walk: &Self, i: usize| walk.scalar(operands[i]);
         let (first, last, step) = (bound(self, 0), bound(self, 1), bound(self, 2).unwrap_or(1));
         let trips = match (first, last) {
-            (Some(first), Some(last)) => (last - first).max(0).div_euclid(step.max(1))
-                + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0),
+            (Some(first), Some(last)) => {
+                (last - first).max(0).div_euclid(step.max(1))
+                    + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0)
+            }
             _ => {
                 self.done.unknown_trips += 1;
                 1
