@@ -118,7 +118,13 @@ fn evaluate(point: &Value, summary: &mut Summary) -> Result<(), Box<dyn Error>> 
     let grid = Grid::new(&module, &signature, &scalars(point, &signature), cores)?;
     summary.grid_us.push(start.elapsed().as_secs_f64() * 1e6);
 
-    let schedule = schedule_grid(&module, &Machine::new(target), &signature, &grid, &scalars(point, &signature));
+    let schedule = schedule_grid(
+        &module,
+        &Machine::new(target),
+        &signature,
+        &grid,
+        &scalars(point, &signature),
+    );
     let dropped = schedule
         .as_ref()
         .map_or(Vec::new(), |schedule| schedule.dropped.clone());

@@ -179,7 +179,11 @@ impl Interpretation {
                     shape: &[],
                     bytes: term.bytes,
                 });
-                let sizes = [ledger.used_bytes(), ledger.limit_bytes, ledger.capacity_bytes];
+                let sizes = [
+                    ledger.used_bytes(),
+                    ledger.limit_bytes,
+                    ledger.capacity_bytes,
+                ];
                 if let Some(reason) = vmem_reason(sizes, largest, target) {
                     let kernel = spec.name().into();
                     return Err(InterpretError::Vmem { kernel, reason });

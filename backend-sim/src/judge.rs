@@ -86,7 +86,11 @@ pub fn judge(
         VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
     };
     // Whatever the schedule says of scratch and registers: the windows are there.
-    let all: Vec<usize> = signature.scratch.iter().map(|value| value.index()).collect();
+    let all: Vec<usize> = signature
+        .scratch
+        .iter()
+        .map(|value| value.index())
+        .collect();
     if !ledger(&all)?.fits() {
         return Ok(Judged {
             vmem: ledger(&[])?,
@@ -131,7 +135,12 @@ pub fn trace(
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
     let intervals = pipeline.intervals(steps, Bandwidth::Published);
     let clock_hz = target.clock_hz.value;
-    Ok(trace::chrome(title, &pipeline.windows, &intervals, clock_hz))
+    Ok(trace::chrome(
+        title,
+        &pipeline.windows,
+        &intervals,
+        clock_hz,
+    ))
 }
 
 fn cores(target: &Target) -> u64 {
@@ -146,7 +155,10 @@ fn slots(schedule: &KernelSchedule, unit: Unit) -> f64 {
 fn assumptions(grid: &Grid, schedule: &KernelSchedule, pipeline: &Pipeline<'_>) -> Vec<String> {
     let mut lines = grid.assumptions.clone();
     let most = |f: fn(&crate::schedule::StepSchedule) -> usize| {
-        (schedule.kinds.iter()).map(|kind| f(&kind.schedule)).max().unwrap_or(0)
+        (schedule.kinds.iter())
+            .map(|kind| f(&kind.schedule))
+            .max()
+            .unwrap_or(0)
     };
     let conditions = most(|step| step.unknown_conditions);
     if conditions > 0 {

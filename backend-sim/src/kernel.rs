@@ -83,9 +83,7 @@ impl Bounds {
     fn of(time: &KernelTime, machine: &Machine, cores: u64) -> Self {
         let target = machine.target;
         let seconds = |cycles: f64| cycles / target.clock_hz.value;
-        let unit = |unit: Unit| {
-            time.slots[unit as usize] / machine.slots_per_cycle[unit as usize]
-        };
+        let unit = |unit: Unit| time.slots[unit as usize] / machine.slots_per_cycle[unit as usize];
         let both = time.slots[Unit::Load as usize] + time.slots[Unit::Store as usize];
         let load_store = (unit(Unit::Load).max(unit(Unit::Store)).max(unit(Unit::Pop)))
             .max(both / target.vector_accesses_per_cycle.value as f64);
@@ -207,7 +205,9 @@ impl KernelReport {
     ) -> Result<Self, JudgeError> {
         let judged = judge(module, target, scalars, limit_bytes)?;
         let function = crate::signature::Signature::read(module)?.function;
-        let name = module.string_attribute(function, "sym_name").unwrap_or("kernel");
+        let name = module
+            .string_attribute(function, "sym_name")
+            .unwrap_or("kernel");
         let mut report = Self::new(name.into(), 1, &judged, target);
         report.prediction = prediction(&judged, target).filter(|_| report.verdict == Verdict::Fits);
         Ok(report)
@@ -326,7 +326,11 @@ fn rename(ledger: &mut VmemLedger, spec: &KernelSpec) {
     let scratch: Vec<&str> = (spec.buffers().iter())
         .filter(|buffer| !matches!(buffer.buffer, Buffer::Window { .. } | Buffer::Hbm { .. }))
         .flat_map(|buffer| {
-            let parts = if matches!(buffer.buffer, Buffer::Stats { .. }) { 2 } else { 1 };
+            let parts = if matches!(buffer.buffer, Buffer::Stats { .. }) {
+                2
+            } else {
+                1
+            };
             std::iter::repeat_n(buffer.name, parts)
         })
         .collect();

@@ -22,8 +22,8 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
 use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
 
 use crate::grid::{Grid, dependents};
-use crate::verdict::{Largest, vmem_reason};
 use crate::signature::{Operand, Signature, Window, memref};
+use crate::verdict::{Largest, vmem_reason};
 
 /// Why a kernel has no ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

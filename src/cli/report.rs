@@ -13,12 +13,10 @@ use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
 
 /// What the model leaves out of every number, with the field it concerns.
-pub(crate) const NOT_PREDICTED: [(&str, &str); 1] = [
-    (
-        "launch overhead",
-        "the time between kernels is not published; it is taken as 0",
-    ),
-];
+pub(crate) const NOT_PREDICTED: [(&str, &str); 1] = [(
+    "launch overhead",
+    "the time between kernels is not published; it is taken as 0",
+)];
 
 /// The most that a published fused cross-entropy kernel was seen to spill: Tokamax v0.0.17 in bf16 with blocks
 /// 1024,512,2048, compiled by libtpu 0.0.51.

@@ -50,7 +50,10 @@ impl Account {
 
     /// When the last of these is read, as far as is known.
     pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
-        (entries.iter().map(|&entry| self.entries[entry as usize].dies)).fold(0.0, f64::max)
+        (entries
+            .iter()
+            .map(|&entry| self.entries[entry as usize].dies))
+        .fold(0.0, f64::max)
     }
 
     /// What `registers` registers do not hold.

@@ -71,7 +71,11 @@ impl<'a> Block<'a> {
         if loads.block != self.number {
             loads.block = self.number;
             loads.entries.fill(None);
-            loads.ready.iter_mut().flatten().for_each(|ready| *ready = 0.0);
+            loads
+                .ready
+                .iter_mut()
+                .flatten()
+                .for_each(|ready| *ready = 0.0);
         }
         let across = value.columns.groups();
         let mut all = 0.0_f64;
@@ -92,7 +96,11 @@ impl<'a> Block<'a> {
 
     /// When all of a value is there.
     pub(crate) fn all_ready(&mut self, value: &Vector) -> f64 {
-        self.ready(value, [0, value.rows.registers], [0, value.columns.registers])
+        self.ready(
+            value,
+            [0, value.rows.registers],
+            [0, value.columns.registers],
+        )
     }
 
     /// Loads registers: when they are there.
@@ -101,7 +109,9 @@ impl<'a> Block<'a> {
         let mut done = span.end + self.machine.load_latency;
         if fetch.valu > 0.0 {
             let start = span.start + self.machine.load_latency;
-            let span = self.timeline.take(Unit::Valu, start, registers * fetch.valu);
+            let span = self
+                .timeline
+                .take(Unit::Valu, start, registers * fetch.valu);
             done = done.max(span.end) + self.machine.valu_latency;
         }
         done
@@ -169,11 +179,15 @@ impl<'a> Block<'a> {
                 done = ready;
             }
             if cost.eup > 0.0 {
-                let eup = self.timeline.take(Unit::Eup, span.start + 1.0, n * cost.eup);
+                let eup = self
+                    .timeline
+                    .take(Unit::Eup, span.start + 1.0, n * cost.eup);
                 span.end = span.end.max(eup.end);
                 let first = (eup.start + self.machine.eup_latency)
                     .max(eup.end + self.machine.eup_latency - n * cost.eup);
-                done = self.pop(first, n * cost.eup).max(eup.end + self.machine.eup_latency);
+                done = self
+                    .pop(first, n * cost.eup)
+                    .max(eup.end + self.machine.eup_latency);
             }
             out.ready[group.index] = done;
             for input in inputs {
@@ -185,7 +199,13 @@ impl<'a> Block<'a> {
     }
 
     /// Registers written to VMEM, with `stores` for each: when the last of them is.
-    pub(crate) fn store(&mut self, value: &Vector, rows: usize, columns: usize, stores: f64) -> f64 {
+    pub(crate) fn store(
+        &mut self,
+        value: &Vector,
+        rows: usize,
+        columns: usize,
+        stores: f64,
+    ) -> f64 {
         let shape = Vector::new(rows, columns, value.bits, 0.0);
         let mut end = 0.0_f64;
         for group in shape.groups() {

@@ -98,7 +98,11 @@ pub struct StepSchedule {
 impl StepSchedule {
     /// Cycles of the body.
     pub fn cycles(&self, machine: &Machine) -> f64 {
-        let regions: f64 = self.regions.iter().map(|region| region.times * region.cycles).sum();
+        let regions: f64 = self
+            .regions
+            .iter()
+            .map(|region| region.times * region.cycles)
+            .sum();
         regions + self.branches * machine.region_cycles + self.iterations * machine.loop_cycles
     }
 
@@ -204,7 +208,9 @@ pub fn schedule_grid(
         for body in &grid.bodies {
             let walk = Walk::new(module, machine, forwarded, &usage, &varies);
             let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
-            read.iter_mut().zip(reads).for_each(|(all, one)| *all |= one);
+            read.iter_mut()
+                .zip(reads)
+                .for_each(|(all, one)| *all |= one);
             kinds.push(StepKind {
                 times: body.times,
                 at: body.at.clone(),

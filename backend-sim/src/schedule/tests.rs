@@ -51,7 +51,11 @@ fn assert_near(predicted: [f64; 5], measured: [f64; 5], tolerance: f64) {
 }
 
 fn matmul(m: usize, k: usize, n: usize) -> Module {
-    let (lhs, rhs, out) = (format!("{m}x{k}xbf16"), format!("{k}x{n}xbf16"), format!("{m}x{n}xf32"));
+    let (lhs, rhs, out) = (
+        format!("{m}x{k}xbf16"),
+        format!("{k}x{n}xbf16"),
+        format!("{m}x{n}xf32"),
+    );
     let product = format!(
         "    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n    %2 = tpu.matmul %0, %1, %cst \
          {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], [0, 0, 1, 1], [], []>}} : \
@@ -70,14 +74,26 @@ fn exp() -> Module {
 
 #[test]
 fn products_take_the_rate_of_the_units_and_a_latency() {
-    assert_near(cycles(&matmul(512, 512, 512)), [2228.0, 2220.0, 2230.0, 783.0, 798.0], 0.10);
-    assert_near(cycles(&matmul(1024, 512, 1024)), [8371.0, 8396.0, 8406.0, 2325.0, 2338.0], 0.06);
+    assert_near(
+        cycles(&matmul(512, 512, 512)),
+        [2228.0, 2220.0, 2230.0, 783.0, 798.0],
+        0.10,
+    );
+    assert_near(
+        cycles(&matmul(1024, 512, 1024)),
+        [8371.0, 8396.0, 8406.0, 2325.0, 2338.0],
+        0.06,
+    );
 }
 
 #[test]
 fn exponentials_are_bound_by_their_unit() {
     let registers = 1024.0;
-    assert_near(cycles(&exp()).map(|c| c / registers), [2.0, 1.0, 1.0, 1.0, 1.0], 0.12);
+    assert_near(
+        cycles(&exp()).map(|c| c / registers),
+        [2.0, 1.0, 1.0, 1.0, 1.0],
+        0.12,
+    );
 }
 
 #[test]
@@ -102,7 +118,10 @@ fn twice_the_rows_are_twice_the_work() {
     };
     let (one, two) = (slots(&once), slots(&twice));
     for unit in [Unit::Mxu, Unit::Pop, Unit::Store] {
-        assert!((two[unit as usize] / one[unit as usize] - 2.0).abs() < 1e-6, "{unit:?}");
+        assert!(
+            (two[unit as usize] / one[unit as usize] - 2.0).abs() < 1e-6,
+            "{unit:?}"
+        );
     }
     assert_eq!(two[Unit::Push as usize], one[Unit::Push as usize]);
 }

@@ -75,7 +75,13 @@ pub(crate) fn transposed(module: &Module, op: Op) -> (bool, bool) {
         shape.map_or(0, <[i64]>::len) as i64 - 1
     };
     (
-        numbers.lhs_contracting.first().is_some_and(|&d| d != last(0)),
-        numbers.rhs_contracting.first().is_some_and(|&d| d == last(1)),
+        numbers
+            .lhs_contracting
+            .first()
+            .is_some_and(|&d| d != last(0)),
+        numbers
+            .rhs_contracting
+            .first()
+            .is_some_and(|&d| d == last(1)),
     )
 }

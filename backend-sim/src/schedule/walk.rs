@@ -245,8 +245,10 @@ impl<'m> Walk<'m> {
         let bound = |walk: &Self, i: usize| walk.scalar(operands[i]);
         let (first, last, step) = (bound(self, 0), bound(self, 1), bound(self, 2).unwrap_or(1));
         let trips = match (first, last) {
-            (Some(first), Some(last)) => (last - first).max(0).div_euclid(step.max(1))
-                + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0),
+            (Some(first), Some(last)) => {
+                (last - first).max(0).div_euclid(step.max(1))
+                    + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0)
+            }
             _ => {
                 self.done.unknown_trips += 1;
                 1

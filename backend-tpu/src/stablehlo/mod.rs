@@ -15,9 +15,9 @@ mod call;
 mod expression;
 mod wrap;
 
-use std::ops::Range;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::ops::Range;
 
 use thiserror::Error;
 use tilecast_core::DType;

@@ -30,8 +30,9 @@ impl Block<'_> {
             }
             let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
             let first = across.start + self.machine.reduce_latency;
-            out.ready[group.index] =
-                self.pop(first, n).max(across.end + self.machine.reduce_latency);
+            out.ready[group.index] = self
+                .pop(first, n)
+                .max(across.end + self.machine.reduce_latency);
         }
         self.hold(&mut out);
         out
@@ -44,7 +45,10 @@ impl Block<'_> {
         let per = input.rows.registers.div_ceil(rows);
         // Rows are added in the order in which they come, all columns at once.
         for r in 0..input.rows.groups() {
-            let (from, to) = (r * input.rows.step, r * input.rows.step + input.rows.size(r));
+            let (from, to) = (
+                r * input.rows.step,
+                r * input.rows.step + input.rows.size(r),
+            );
             for group in out.groups() {
                 let [first, last] = group.row_range().map(|row| row * per);
                 let (row, end) = (from.max(first), to.min(last));
@@ -80,7 +84,13 @@ impl Block<'_> {
 
     /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
     /// popped from it.
-    pub(crate) fn transpose(&mut self, input: &Vector, rows: usize, columns: usize, packed: f64) -> Vector {
+    pub(crate) fn transpose(
+        &mut self,
+        input: &Vector,
+        rows: usize,
+        columns: usize,
+        packed: f64,
+    ) -> Vector {
         let mut out = Vector::new(rows, columns, input.bits, 0.0);
         // Eight rows enter, one to a cycle; other operations may hold the unit longer.
         let hold = (self.machine.target.xlu_hold_cycles.value as f64).min(8.0);
@@ -115,14 +125,22 @@ impl Block<'_> {
 
     /// Registers through the cross-lane units, `xlu` operations and `valu` others for each result:
     /// broadcasts along lanes, rotations, relayouts.
-    pub(crate) fn across(&mut self, input: &Vector, mut out: Vector, xlu: f64, valu: f64) -> Vector {
+    pub(crate) fn across(
+        &mut self,
+        input: &Vector,
+        mut out: Vector,
+        xlu: f64,
+        valu: f64,
+    ) -> Vector {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         for group in out.groups() {
             let ready = self.ready(input, group.row_range(), group.column_range());
             let n = group.registers();
             let across = self.timeline.take(Unit::Xlu, ready, n * xlu * hold);
             let first = across.start + self.machine.reduce_latency;
-            let popped = self.pop(first, n * xlu).max(across.end + self.machine.reduce_latency);
+            let popped = self
+                .pop(first, n * xlu)
+                .max(across.end + self.machine.reduce_latency);
             let span = self.timeline.take(Unit::Valu, popped, n * valu);
             out.ready[group.index] = span.end;
             self.used(input, &group, across);
@@ -133,21 +151,34 @@ impl Block<'_> {
 
     /// The same elements in other registers, `valu` operations for each register of the larger side;
     /// `part` of them is alive at a time.
-    pub(crate) fn regroup(&mut self, input: &Vector, mut out: Vector, valu: f64, part: f64) -> Vector {
+    pub(crate) fn regroup(
+        &mut self,
+        input: &Vector,
+        mut out: Vector,
+        valu: f64,
+        part: f64,
+    ) -> Vector {
         let scale = |from: usize, to: usize| from as f64 / to as f64;
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
         let more = (rows * columns).max(1.0);
         for group in out.groups() {
             let position = |[a, b]: [usize; 2], scale: f64| {
-                [(a as f64 * scale) as usize, (b as f64 * scale).ceil() as usize]
+                [
+                    (a as f64 * scale) as usize,
+                    (b as f64 * scale).ceil() as usize,
+                ]
             };
             let from_rows = position(group.row_range(), rows);
             let from_columns = position(group.column_range(), columns);
             let ready = self.ready(input, from_rows, from_columns);
             let n = group.registers() * more * valu;
             let span = self.timeline.take(Unit::Valu, ready, n);
-            out.ready[group.index] = if n > 0.0 { span.end + self.machine.valu_latency } else { ready };
+            out.ready[group.index] = if n > 0.0 {
+                span.end + self.machine.valu_latency
+            } else {
+                ready
+            };
             let source = Group {
                 index: 0,
                 row: from_rows[0],
@@ -169,18 +200,27 @@ impl Block<'_> {
         let all = input.columns.groups();
         for group in out.groups() {
             let r = [rows[0] + group.row, rows[0] + group.row + group.rows];
-            let c = [columns[0] + group.column, columns[0] + group.column + group.columns];
+            let c = [
+                columns[0] + group.column,
+                columns[0] + group.column + group.columns,
+            ];
             out.ready[group.index] = self.ready(input, r, c);
             let r = input.rows.covering(r[0], r[1]).start;
             let c = input.columns.covering(c[0], c[1]).start;
             let entry = self.entry(input, r * all + c);
-            out.entries.push(entry.unwrap_or_else(|| self.account.born(0.0, 0.0)));
+            out.entries
+                .push(entry.unwrap_or_else(|| self.account.born(0.0, 0.0)));
         }
         out
     }
 
     /// Values one after the other, along columns or rows of registers.
-    pub(crate) fn join(&mut self, inputs: &[Rc<Vector>], mut out: Vector, along_columns: bool) -> Vector {
+    pub(crate) fn join(
+        &mut self,
+        inputs: &[Rc<Vector>],
+        mut out: Vector,
+        along_columns: bool,
+    ) -> Vector {
         out.block = self.number;
         let size = |v: &Vector| match along_columns {
             true => v.columns.registers,
@@ -203,7 +243,10 @@ impl Block<'_> {
                 if a >= b {
                     continue;
                 }
-                let local = [(a - i * each).min(size(input) - 1), (b - i * each).min(size(input))];
+                let local = [
+                    (a - i * each).min(size(input) - 1),
+                    (b - i * each).min(size(input)),
+                ];
                 let (rows, columns) = match along_columns {
                     true => (group.row_range(), local),
                     false => (local, group.column_range()),

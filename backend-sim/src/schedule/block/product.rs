@@ -48,7 +48,11 @@ impl Block<'_> {
             false => (8, target.matpush_f32_cycles.value as f64),
         };
         // Weights are pushed in squares of 128 x 128.
-        let transposed = if p.transpose_rhs { machine.transposed_push() } else { 1.0 };
+        let transposed = if p.transpose_rhs {
+            machine.transposed_push()
+        } else {
+            1.0
+        };
         let lane_tiles = dim / 128;
         let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / lane_tiles as f64;
         let squares = p.k.div_ceil(128) as f64;
@@ -56,8 +60,7 @@ impl Block<'_> {
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers.
-        let kept = from_memory.is_none()
-            || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
+        let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
         let combined = match rhs.loads.is_some() && rhs.bits == 16 {
             true => machine.combined_weights(p.n),
             false => 0.0,
@@ -68,7 +71,8 @@ impl Block<'_> {
                 .map(|group| {
                     let more = (machine.split_registers() - 1.0) * group.registers();
                     let part = self.account.born(more, lhs.ready[group.index]);
-                    self.account.used(part, lhs.ready[group.index], lhs.ready[group.index]);
+                    self.account
+                        .used(part, lhs.ready[group.index], lhs.ready[group.index]);
                     part
                 })
                 .collect(),
@@ -113,9 +117,16 @@ impl Block<'_> {
                 }
             };
             let packed = p.k.div_ceil(16) as f64 * size as f64;
-            let weights = self.timeline.take(Unit::Valu, weights, combined * packed).start;
+            let weights = self
+                .timeline
+                .take(Unit::Valu, weights, combined * packed)
+                .start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
-            let pushed = (self.timeline).take(Unit::Push, weights, squares * size as f64 * p.passes * copies * push);
+            let pushed = (self.timeline).take(
+                Unit::Push,
+                weights,
+                squares * size as f64 * p.passes * copies * push,
+            );
             // Results wait in registers, so products do not run far ahead of what reads them.
             let start = (pushed.start + push * (lane_tiles * lane_tiles) as f64).max(room);
             if let Some(fetch) = from_memory.filter(|_| !kept && c > 0 && !machine.accumulates()) {
@@ -134,22 +145,28 @@ impl Block<'_> {
                     columns: size,
                 };
                 let part = group.rows as f64 / out.rows.registers as f64;
-                let [from, to] = group.row_range().map(|row| row * lhs.rows.registers / out.rows.registers);
+                let [from, to] = group
+                    .row_range()
+                    .map(|row| row * lhs.rows.registers / out.rows.registers);
                 let rows = [from, to.max(from + 1)];
                 let there = self.ready(lhs, rows, [0, 1]);
                 let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
-                let mut span = self.timeline.take(Unit::Mxu, start.max(there), blocks * stream * part);
+                let mut span =
+                    self.timeline
+                        .take(Unit::Mxu, start.max(there), blocks * stream * part);
                 span.end = span.end.max(whole);
                 let arrives = span.end + machine.matmul_latency;
                 let n = group.registers();
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
-                let first_pop = (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
+                let first_pop =
+                    (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
                 let popped = self.timeline.take(Unit::Pop, first_pop, n * pops);
                 let mut ready = popped.end.max(arrives) + 1.0;
                 if sums > 0.0 {
                     // All but the last sum are made as results arrive.
                     let valu_rate = machine.slots_per_cycle[Unit::Valu as usize];
-                    let first_sum = (ready - n * (sums - 1.0).max(0.0) / valu_rate).max(popped.start);
+                    let first_sum =
+                        (ready - n * (sums - 1.0).max(0.0) / valu_rate).max(popped.start);
                     let summed = self.timeline.take(Unit::Valu, first_sum, n * sums);
                     ready = summed.end.max(ready) + machine.valu_latency;
                 }
@@ -158,13 +175,16 @@ impl Block<'_> {
                 ended = ended.max(ready);
                 if kept || c == 0 {
                     self.streamed(lhs, rows, span);
-                    parts.iter().for_each(|&part| self.account.used(part, span.start, span.end));
+                    parts
+                        .iter()
+                        .for_each(|&part| self.account.used(part, span.start, span.end));
                 }
             }
             if waits {
                 let partial = (out.rows.registers * size.min(lane_tiles)) as f64;
                 let entry = self.account.born(partial, began + machine.matmul_latency);
-                self.account.used(entry, began + machine.matmul_latency, ended);
+                self.account
+                    .used(entry, began + machine.matmul_latency, ended);
             }
         }
         self.hold(&mut out);
@@ -243,15 +263,27 @@ impl Block<'_> {
             return;
         }
         let value = operand.value.clone();
-        let along = if operand.contracts_rows { value.rows } else { value.columns };
-        let across = if operand.contracts_rows { value.columns } else { value.rows };
+        let along = if operand.contracts_rows {
+            value.rows
+        } else {
+            value.columns
+        };
+        let across = if operand.contracts_rows {
+            value.columns
+        } else {
+            value.rows
+        };
         let groups = along.groups();
         for a in k * groups / GROUPS..(k + 1) * groups / GROUPS {
             for b in 0..across.groups() {
                 if !(from..to).contains(&(b * across.step)) {
                     continue;
                 }
-                let (r, c) = if operand.contracts_rows { (a, b) } else { (b, a) };
+                let (r, c) = if operand.contracts_rows {
+                    (a, b)
+                } else {
+                    (b, a)
+                };
                 let index = r * value.columns.groups() + c;
                 let group = Group {
                     index,

@@ -25,8 +25,12 @@ impl Walk<'_> {
             }
             "memref.store" => {}
             "tpu.memref_slice" => self.slice(op),
-            "tpu.memref_squeeze" | "tpu.memref_reshape" | "tpu.memref_bitcast"
-            | "memref.cast" | "tpu.reinterpret_cast" | "tpu.erase_memref_layout" => self.view(op),
+            "tpu.memref_squeeze"
+            | "tpu.memref_reshape"
+            | "tpu.memref_bitcast"
+            | "memref.cast"
+            | "tpu.reinterpret_cast"
+            | "tpu.erase_memref_layout" => self.view(op),
             "memref.alloca" | "memref.alloc" | "tpu.sem_alloc" => {
                 let result = self.module.results(op)[0];
                 self.known[result.index()] = self.argument(result);
@@ -72,7 +76,12 @@ impl Walk<'_> {
         Some(
             sizes
                 .iter()
-                .map(|&n| operands.by_ref().take(usize::try_from(n).unwrap_or(0)).collect())
+                .map(|&n| {
+                    operands
+                        .by_ref()
+                        .take(usize::try_from(n).unwrap_or(0))
+                        .collect()
+                })
                 .collect(),
         )
     }
@@ -80,14 +89,22 @@ impl Walk<'_> {
     /// The memory and indices of a load or store; the value is operand `skip - 1` of a store.
     fn place(&self, op: Op, skip: usize) -> (ir::Value, Vec<ir::Value>) {
         if let Some(groups) = self.segments(op) {
-            return (groups[skip][0], groups.get(skip + 1).cloned().unwrap_or_default());
+            return (
+                groups[skip][0],
+                groups.get(skip + 1).cloned().unwrap_or_default(),
+            );
         }
         let operands = self.module.operands(op);
         (operands[skip], operands[skip + 1..].to_vec())
     }
 
     /// First element and size, in the dimensions of the root.
-    fn part(&self, view: &View, indices: &[ir::Value], shape: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+    fn part(
+        &self,
+        view: &View,
+        indices: &[ir::Value],
+        shape: &[i64],
+    ) -> Option<(Vec<i64>, Vec<i64>)> {
         let mut start = view.start.clone()?;
         let mut size = vec![1; start.len()];
         let missing = view.kept.len().checked_sub(shape.len())?;
@@ -168,7 +185,11 @@ impl Walk<'_> {
                 let [rows, columns] = Self::registers(&shape, bits);
                 // Single rows are stored eight registers of columns at a time.
                 let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
-                let stores = if one_row { columns.div_ceil(8) as f64 / columns as f64 } else { 1.0 };
+                let stores = if one_row {
+                    columns.div_ceil(8) as f64 / columns as f64
+                } else {
+                    1.0
+                };
                 self.block.store(&vector, rows, columns, stores)
             }
         };
@@ -227,7 +248,11 @@ impl Walk<'_> {
         let followed = rest.peek().is_none();
         let view = View {
             start: view.start.clone().filter(|_| followed),
-            kept: if followed { kept } else { (0..to.len()).collect() },
+            kept: if followed {
+                kept
+            } else {
+                (0..to.len()).collect()
+            },
             ..(*view).clone()
         };
         self.known[result.index()] = Known::Memory(Rc::new(view));

@@ -42,7 +42,11 @@ impl Walk<'_> {
         }
         matches!(
             name,
-            "tpu.trace_start" | "tpu.trace_stop" | "cf.assert" | "tpu.log" | "tpu.delay"
+            "tpu.trace_start"
+                | "tpu.trace_stop"
+                | "cf.assert"
+                | "tpu.log"
+                | "tpu.delay"
                 | "verification.pretend"
         )
     }
@@ -91,7 +95,10 @@ impl Walk<'_> {
             _ => return false,
         };
         let operands = self.module.operands(op);
-        if operands.iter().all(|&v| self.module.value_kind(v).shape().is_none()) {
+        if operands
+            .iter()
+            .all(|&v| self.module.value_kind(v).shape().is_none())
+        {
             return false;
         }
         let cost = match self.native(op) {
@@ -113,13 +120,19 @@ impl Walk<'_> {
         let (from, to) = (self.vector(operand), self.bits(result));
         let [rows, columns] = Self::registers(&self.shape(result), to);
         let out_rows = if from.rows.registers == 1 { 1 } else { rows };
-        let out_columns = if from.columns.registers == 1 { 1 } else { columns };
+        let out_columns = if from.columns.registers == 1 {
+            1
+        } else {
+            columns
+        };
         let mut shape = Vector::new(out_rows, out_columns, to, 0.0);
         shape.along_lanes = from.along_lanes;
         // There and back again is dropped.
         let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
         let valu = if there { 0.0 } else { 1.0 };
-        let out = self.block.regroup(&from, shape, valu, self.machine.temporaries);
+        let out = self
+            .block
+            .regroup(&from, shape, valu, self.machine.temporaries);
         self.set(op, out);
     }
 
@@ -157,8 +170,13 @@ impl Walk<'_> {
                 let Some(first) = first else { return false };
                 self.broadcast(op, first, &shape);
             }
-            "vector.shape_cast" | "tpu.bitcast" | "arith.bitcast" | "tpu.bitcast_vreg"
-            | "tpu.reshape" | "tpu.relayout" | "builtin.unrealized_conversion_cast"
+            "vector.shape_cast"
+            | "tpu.bitcast"
+            | "arith.bitcast"
+            | "tpu.bitcast_vreg"
+            | "tpu.reshape"
+            | "tpu.relayout"
+            | "builtin.unrealized_conversion_cast"
             | "tpu.mask_cast" => {
                 let Some(first) = first else { return false };
                 self.recast(op, first, &shape);
@@ -182,8 +200,12 @@ impl Walk<'_> {
                 let Some(first) = first else { return false };
                 self.reduce(op, first);
             }
-            "tpu.rotate" | "tpu.dynamic_rotate" | "tpu.roll_vectors" | "tpu.dynamic_gather"
-            | "tpu.gather" | "tpu.sublane_shuffle" => {
+            "tpu.rotate"
+            | "tpu.dynamic_rotate"
+            | "tpu.roll_vectors"
+            | "tpu.dynamic_gather"
+            | "tpu.gather"
+            | "tpu.sublane_shuffle" => {
                 let value = self.vector(operands[0]);
                 let out = Vector::new(
                     value.rows.registers.max(1),
@@ -194,15 +216,13 @@ impl Walk<'_> {
                 let out = self.block.across(&value, out, 1.0, 1.0);
                 self.set(op, out);
             }
-            "vector.extract" => {
-                match self.module.value_kind(result).shape() {
-                    Some(_) => {
-                        let Some(first) = first else { return false };
-                        self.recast(op, first, &shape);
-                    }
-                    None => self.known[result.index()] = Known::Scalar(None),
+            "vector.extract" => match self.module.value_kind(result).shape() {
+                Some(_) => {
+                    let Some(first) = first else { return false };
+                    self.recast(op, first, &shape);
                 }
-            }
+                None => self.known[result.index()] = Known::Scalar(None),
+            },
             "tpu.create_mask" | "vector.create_mask" | "vector.constant_mask" => {
                 let out = Vector::new(rows, columns, bits, 0.0);
                 let out = self.block.regroup(&Vector::constant(bits), out, 1.0, 1.0);
@@ -276,7 +296,10 @@ impl Walk<'_> {
         let result = self.module.results(op)[0];
         let bits = value.bits;
         let per = i64::from(8 * 32 / bits);
-        let offsets = self.module.integers_attribute(op, "offsets").unwrap_or_default();
+        let offsets = self
+            .module
+            .integers_attribute(op, "offsets")
+            .unwrap_or_default();
         let source = self.shape(from);
         let [rows, columns] = Self::registers(shape, bits);
         let column = offsets.last().copied().unwrap_or(0);
@@ -288,18 +311,28 @@ impl Walk<'_> {
             0..=2 => 0,
             n => offsets[n - 3],
         };
-        let rows_per_lead = source.iter().rev().nth(1).map_or(1, |&n| n.div_euclid(per).max(1));
+        let rows_per_lead = source
+            .iter()
+            .rev()
+            .nth(1)
+            .map_or(1, |&n| n.div_euclid(per).max(1));
         let aligned = column % 128 == 0 && row % per == 0;
         let r0 = usize::try_from(lead * rows_per_lead + row / per).unwrap_or(0);
         let c0 = usize::try_from(column / 128).unwrap_or(0);
         let rows = if value.rows.registers == 1 { 1 } else { rows };
-        let columns = if value.columns.registers == 1 { 1 } else { columns };
+        let columns = if value.columns.registers == 1 {
+            1
+        } else {
+            columns
+        };
         let out = self.block.part(&value, [r0, rows], [c0, columns]);
         match aligned {
             true => self.known[result.index()] = Known::Vector(Rc::new(out)),
             false => {
                 let shape = Vector::new(rows, columns, bits, 0.0);
-                let out = self.block.across(&out, shape, if column % 128 == 0 { 0.0 } else { 1.0 }, 1.0);
+                let out =
+                    self.block
+                        .across(&out, shape, if column % 128 == 0 { 0.0 } else { 1.0 }, 1.0);
                 self.set(op, out);
             }
         }
@@ -316,7 +349,11 @@ impl Walk<'_> {
             .collect();
         let along_columns = dimension == shape.len() as i64 - 1;
         // The same registers side by side are one value that does not vary.
-        if along_columns && values.iter().all(|v| v.columns.registers == 1 && Rc::ptr_eq(v, &values[0])) {
+        if along_columns
+            && values
+                .iter()
+                .all(|v| v.columns.registers == 1 && Rc::ptr_eq(v, &values[0]))
+        {
             let whole = self.shape(self.module.operands(op)[0]).last() == Some(&128);
             if whole {
                 self.known[result.index()] = Known::Vector(values[0].clone());
@@ -330,7 +367,10 @@ impl Walk<'_> {
 
     fn transpose(&mut self, op: Op, from: ir::Value, [rows, columns]: [usize; 2]) {
         let value = self.vector(from);
-        let permutation = self.module.integers_attribute(op, "permutation").unwrap_or_default();
+        let permutation = self
+            .module
+            .integers_attribute(op, "permutation")
+            .unwrap_or_default();
         let n = permutation.len();
         let minor = n >= 2 && permutation[n - 1] != n as i64 - 1;
         let out = match minor {
@@ -348,7 +388,11 @@ impl Walk<'_> {
         let source = self.shape(from);
         let dims = (self.module.integers_attribute(op, "reduction_dims"))
             .or_else(|| self.module.integers_attribute(op, "dims"))
-            .or_else(|| self.module.integer_attribute(op, "dim").map(|dim| vec![dim]))
+            .or_else(|| {
+                self.module
+                    .integer_attribute(op, "dim")
+                    .map(|dim| vec![dim])
+            })
             .unwrap_or_else(|| vec![source.len() as i64 - 1]);
         let rank = source.len() as i64;
         let mut out = (*value).clone();
@@ -368,7 +412,11 @@ impl Walk<'_> {
                 true if rank >= 2 => usize::try_from(lead.max(1)).unwrap_or(1),
                 _ => full_rows / usize::try_from(lead.max(1)).unwrap_or(1),
             };
-            let kept = if dims.len() as i64 >= rank - 1 || rank <= 2 { 1 } else { kept };
+            let kept = if dims.len() as i64 >= rank - 1 || rank <= 2 {
+                1
+            } else {
+                kept
+            };
             out = self.block.reduce_rows(&out, kept.max(1));
         }
         // The accumulator is a constant in every kernel; where it is not, one more operation.
@@ -395,7 +443,9 @@ impl Walk<'_> {
             _ => 1,
         };
         let both_bf16 = lhs.bits < 32 && rhs.bits < 32;
-        let precision = self.module.attribute_of(op, "precision")
+        let precision = self
+            .module
+            .attribute_of(op, "precision")
             .and_then(|attribute| ContractPrecision::read(self.module, attribute));
         let target = self.machine.target;
         let passes = match precision {

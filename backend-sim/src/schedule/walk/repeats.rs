@@ -58,7 +58,10 @@ impl Walk<'_> {
             return false;
         };
         if self.module.value_kind(result).shape().is_none()
-            || !matches!(self.known[result.index()], Known::Nothing | Known::Vector(_))
+            || !matches!(
+                self.known[result.index()],
+                Known::Nothing | Known::Vector(_)
+            )
             || matches!(self.module.value_kind(result), ir::TypeKind::Memref { .. })
         {
             return false;

@@ -13,7 +13,12 @@ impl Walk<'_> {
         if self.module.value_kind(result).shape().is_some() {
             return false;
         }
-        let value = |i: usize| self.module.operands(op).get(i).and_then(|&v| self.scalar(v));
+        let value = |i: usize| {
+            self.module
+                .operands(op)
+                .get(i)
+                .and_then(|&v| self.scalar(v))
+        };
         let both = |f: fn(i64, i64) -> Option<i64>| match (value(0), value(1)) {
             (Some(a), Some(b)) => f(a, b),
             _ => None,
