@@ -45,7 +45,7 @@ fn assert_near(predicted: [f64; 5], measured: [f64; 5], tolerance: f64) {
     for (p, m) in predicted.iter().zip(measured) {
         assert!(
             (p / m - 1.0).abs() <= tolerance,
-            "predicted {predicted:.0?}, measured {measured:?}, tolerance {tolerance}"
+            "predicted {predicted:.2?}, measured {measured:?}, tolerance {tolerance}"
         );
     }
 }
