@@ -12,7 +12,7 @@ use tilecast_core::kernels::linear_ce::{Blocks, Schedule, Strategy};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
-use crate::op::{ROWS_PER_SUB_TILE, Request, SimError};
+use crate::op::{Request, SimError, rows_per_sub_tile};
 use crate::tune::{Row, Space, tune};
 use crate::verdict::Verdict;
 
@@ -120,7 +120,7 @@ pub fn choose<E: From<SimError>>(
         strategy,
         chunk_columns: chunk_columns.unwrap_or(backward.v),
         cores: target.cores_per_device(),
-        rows_per_sub_tile: ROWS_PER_SUB_TILE.min(forward.b).min(backward.b),
+        rows_per_sub_tile: rows_per_sub_tile(target).min(forward.b).min(backward.b),
     };
     let needed = row.vmem_used_bytes.saturating_add(spills);
     // Spills beyond what was seen should not fail either, where there is room. Those of exact f32

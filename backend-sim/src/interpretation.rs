@@ -20,7 +20,7 @@ use tilecast_core::spec::SpecError;
 use tilecast_core::target::{Generation, Target};
 
 use crate::execute::{Array, ExecuteError, Options, program};
-use crate::verdict::vmem_reason;
+use crate::verdict::{Largest, vmem_reason};
 
 /// Why a problem is not interpreted.
 #[derive(Debug, Error)]
@@ -256,7 +256,18 @@ pub fn check_kernels<K: Kernel>(
         let spec = launch.kernel.spec();
         spec.check_tiling(target)?;
         let ledger = VmemLedger::new(spec, target, Some(limit_bytes))?;
-        if let Some(reason) = vmem_reason(spec, &ledger, target) {
+        let largest = ledger.largest().map(|term| Largest {
+            kind: term.kind,
+            name: term.name,
+            shape: &[],
+            bytes: term.bytes,
+        });
+        let sizes = [
+            ledger.used_bytes(),
+            ledger.limit_bytes,
+            ledger.capacity_bytes,
+        ];
+        if let Some(reason) = vmem_reason(sizes, largest, target) {
             let kernel = spec.name().into();
             return Err(InterpretError::Vmem { kernel, reason });
         }

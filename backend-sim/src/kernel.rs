@@ -1,12 +1,31 @@
 //! What one kernel of an op needs and how long it takes.
 
-use tilecast_core::budget::VmemLedger;
-use tilecast_core::budget::padding::PaddingError;
+use thiserror::Error;
 use tilecast_core::program::{Kernel, Launch, Program, Step};
+use tilecast_core::spec::{Buffer, KernelSpec};
 use tilecast_core::target::Target;
+use tilecast_tpu::lower::{self, F32Products};
+use tilecast_tpu::mosaic::Module;
 
-use crate::timing::{self, CoreTime, devices_per_chip};
-use crate::verdict::{Verdict, vmem_reason};
+use crate::grid::Scalars;
+use crate::judge::{JudgeError, Judged, KernelTime, judge};
+use crate::memory::VmemLedger;
+use crate::pipeline::devices_per_chip;
+use crate::schedule::{Machine, Unit};
+use crate::verdict::Verdict;
+
+/// Share by which the cycles of a schedule may be off; see `docs/cost-model.md`.
+const CYCLES_ERROR: f64 = 0.10;
+
+/// Why there is no report on a kernel.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[error("{kernel}: {error}")]
+pub struct KernelError {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// What is wrong.
+    pub error: JudgeError,
+}
 
 /// Each unit's time if it alone mattered, seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -19,7 +38,7 @@ pub struct Bounds {
     pub eup: f64,
     /// Cross-lane units.
     pub xlu: f64,
-    /// Loads and stores of VMEM.
+    /// Loads and stores of VMEM, and results taken from other units.
     pub load_store: f64,
     /// Scalar code between grid steps.
     pub scalar: f64,
@@ -60,16 +79,40 @@ impl Bounds {
         self.scalar += other.scalar;
         self.hbm += other.hbm;
     }
+
+    fn of(time: &KernelTime, machine: &Machine, cores: u64) -> Self {
+        let target = machine.target;
+        let seconds = |cycles: f64| cycles / target.clock_hz.value;
+        let unit = |unit: Unit| time.slots[unit as usize] / machine.slots_per_cycle[unit as usize];
+        let both = time.slots[Unit::Load as usize] + time.slots[Unit::Store as usize];
+        let load_store = (unit(Unit::Load).max(unit(Unit::Store)).max(unit(Unit::Pop)))
+            .max(both / target.vector_accesses_per_cycle.value as f64);
+        let bytes = time.estimate.loaded_bytes + time.estimate.stored_bytes;
+        Self {
+            mxu: seconds(unit(Unit::Mxu).max(unit(Unit::Push))),
+            vpu: seconds(unit(Unit::Valu)),
+            eup: seconds(unit(Unit::Eup)),
+            xlu: seconds(unit(Unit::Xlu)),
+            load_store: seconds(load_store),
+            scalar: seconds(time.scalar_cycles),
+            hbm: bytes / core_bytes_per_s(target, cores),
+        }
+    }
+}
+
+/// HBM bandwidth of one of `busy` cores of a device, as published for the chip.
+pub fn core_bytes_per_s(target: &Target, busy: u64) -> f64 {
+    target.hbm_bytes_per_s.value / (devices_per_chip(target) as f64 * busy.max(1) as f64)
 }
 
 /// How long a kernel takes.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Prediction {
     /// Cycles of the core with the most steps, copies left out.
     pub cycles_per_core: f64,
     /// Time of all launches.
     pub time_s: f64,
-    /// Time under the best and the worst assumptions.
+    /// Time if schedule and copies are as much better or worse as they may be.
     pub time_range_s: [f64; 2],
     /// Each unit alone.
     pub bounds: Bounds,
@@ -78,24 +121,48 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    fn new(core: &CoreTime, target: &Target, busy_cores: usize) -> Self {
-        let units = core.work.cycles(target);
+    /// One launch.
+    fn of(time: &KernelTime, target: &'static Target, cores: u64) -> Self {
         let seconds = |cycles: f64| cycles / target.clock_hz.value;
+        let estimate = &time.estimate;
+        let machine = Machine::new(target);
+        let fastest = estimate.independent.min(estimate.central);
+        let slowest = estimate.shared.max(estimate.central);
+        let users = cores as f64 * devices_per_chip(target) as f64;
         Self {
-            cycles_per_core: core.cycles.central(),
-            time_s: core.central_s,
-            time_range_s: [core.low_s, core.high_s],
-            bounds: Bounds {
-                mxu: seconds(units.mxu),
-                vpu: seconds(units.vpu),
-                eup: seconds(units.eup),
-                xlu: seconds(units.xlu),
-                load_store: seconds(units.load_store),
-                scalar: seconds(core.scalar_cycles),
-                hbm: core.hbm_s,
-            },
-            hbm_bytes: core.hbm_bytes * (busy_cores * devices_per_chip(target)) as f64,
+            cycles_per_core: estimate.compute,
+            time_s: seconds(estimate.central),
+            time_range_s: [
+                seconds(fastest / (1.0 + CYCLES_ERROR)),
+                seconds(slowest * (1.0 + CYCLES_ERROR)),
+            ],
+            bounds: Bounds::of(time, &machine, cores),
+            hbm_bytes: (estimate.loaded_bytes + estimate.stored_bytes) * users,
         }
+    }
+
+    /// Adds `times` another.
+    fn add(&mut self, other: &Self, times: u64) {
+        let times = times as f64;
+        self.cycles_per_core += other.cycles_per_core * times;
+        self.time_s += other.time_s * times;
+        for (sum, value) in self.time_range_s.iter_mut().zip(other.time_range_s) {
+            *sum += value * times;
+        }
+        let mut bounds = other.bounds;
+        for value in [
+            &mut bounds.mxu,
+            &mut bounds.vpu,
+            &mut bounds.eup,
+            &mut bounds.xlu,
+            &mut bounds.load_store,
+            &mut bounds.scalar,
+            &mut bounds.hbm,
+        ] {
+            *value *= times;
+        }
+        self.bounds.add(&bounds);
+        self.hbm_bytes += other.hbm_bytes * times;
     }
 
     /// Share of the time that the matrix units are busy.
@@ -113,7 +180,7 @@ pub struct KernelReport {
     pub launches: u64,
     /// Grid steps of all launches.
     pub grid_steps: u64,
-    /// Windows and scratch.
+    /// Windows, scratch and register spills.
     pub vmem: VmemLedger,
     /// Whether it can run.
     pub verdict: Verdict,
@@ -121,20 +188,70 @@ pub struct KernelReport {
     pub reason: Option<String>,
     /// How long it takes; `None` if it cannot run.
     pub prediction: Option<Prediction>,
+    /// What was taken to be so.
+    pub assumptions: Vec<String>,
+}
+
+impl KernelReport {
+    /// A report on the kernel of `module`, launched once, whatever made it.
+    ///
+    /// # Errors
+    /// As for [`judge`].
+    pub fn of_module(
+        module: &Module,
+        target: &'static Target,
+        scalars: &Scalars,
+        limit_bytes: Option<u64>,
+    ) -> Result<Self, JudgeError> {
+        let judged = judge(module, target, scalars, limit_bytes)?;
+        let function = crate::signature::Signature::read(module)?.function;
+        let name = module
+            .string_attribute(function, "sym_name")
+            .unwrap_or("kernel");
+        let mut report = Self::new(name.into(), 1, &judged, target);
+        report.prediction = prediction(&judged, target).filter(|_| report.verdict == Verdict::Fits);
+        Ok(report)
+    }
+
+    fn new(name: String, launches: u64, judged: &Judged, target: &Target) -> Self {
+        let reason = judged.vmem.reason(target);
+        Self {
+            name,
+            launches,
+            grid_steps: judged.steps * judged.cores * launches,
+            verdict: match reason {
+                Some(_) => Verdict::VmemOom,
+                None => Verdict::Fits,
+            },
+            vmem: judged.vmem.clone(),
+            reason,
+            prediction: None,
+            assumptions: judged.assumptions.clone(),
+        }
+    }
+}
+
+fn prediction(judged: &Judged, target: &'static Target) -> Option<Prediction> {
+    (judged.time.as_ref()).map(|time| Prediction::of(time, target, judged.cores))
 }
 
 /// Reports on every kernel of `program`, in order of first launch.
 ///
 /// # Errors
-/// A buffer so large that its padded size overflows.
+/// A kernel that the model does not understand.
 pub fn report<K: Kernel>(
     program: &Program<K>,
-    target: &Target,
+    target: &'static Target,
     vmem_limit_bytes: Option<u64>,
-) -> Result<Vec<KernelReport>, PaddingError> {
+    products: F32Products,
+) -> Result<Vec<KernelReport>, KernelError> {
     let mut reports = Vec::new();
     visit(program.steps(), [1, 1], &mut |launch, loops| {
-        reports.push(kernel(launch, loops, target, vmem_limit_bytes)?);
+        let report = kernel(launch, loops, target, vmem_limit_bytes, products);
+        reports.push(report.map_err(|error| KernelError {
+            kernel: launch.kernel.spec().name().to_owned(),
+            error,
+        })?);
         Ok(())
     })?;
     Ok(reports)
@@ -160,41 +277,72 @@ fn visit<K, E>(
 fn kernel<K: Kernel>(
     launch: &Launch<K>,
     [iterations, times]: [u64; 2],
-    target: &Target,
+    target: &'static Target,
     vmem_limit_bytes: Option<u64>,
-) -> Result<KernelReport, PaddingError> {
+    products: F32Products,
+) -> Result<KernelReport, JudgeError> {
     let spec = launch.kernel.spec();
-    let vmem = VmemLedger::new(spec, target, vmem_limit_bytes)?;
-    let (verdict, reason) = match spec.check_tiling(target) {
-        Err(error) => (Verdict::Invalid, Some(error.to_string())),
-        Ok(()) => match vmem_reason(spec, &vmem, target) {
-            Some(reason) => (Verdict::VmemOom, Some(reason)),
-            None => (Verdict::Fits, None),
-        },
-    };
-    let prediction = (verdict == Verdict::Fits).then(|| {
-        let mut core = CoreTime::default();
-        for (counter, iterations) in counter_classes(iterations) {
-            let scalars: Vec<i64> = (launch.scalars.iter())
-                .map(|scalar| scalar.evaluate(&|_| counter))
-                .collect();
-            core.add(
-                &timing::launch(&launch.kernel, target, &scalars),
-                iterations * times,
-            );
+    let module = lower::lower(&launch.kernel, products)?;
+    let mut report: Option<KernelReport> = None;
+    let mut total = Prediction::default();
+    for (counter, iterations) in counter_classes(iterations) {
+        let values = (launch.scalars.iter())
+            .map(|scalar| scalar.evaluate(&|_| counter))
+            .collect::<Vec<i64>>();
+        let scalars = match values.is_empty() {
+            true => Scalars::default(),
+            false => Scalars::new(Vec::new(), vec![Some(values)]),
+        };
+        let judged = judge(&module, target, &scalars, vmem_limit_bytes)?;
+        match prediction(&judged, target) {
+            Some(one) => total.add(&one, iterations * times),
+            None => total.time_s = f64::INFINITY,
         }
-        let busy = crate::steps::busy_cores(spec, target.cores_per_device());
-        Prediction::new(&core, target, busy)
-    });
-    Ok(KernelReport {
-        name: spec.name().to_owned(),
-        launches: iterations * times,
-        grid_steps: spec.steps() * iterations * times,
-        vmem,
-        verdict,
-        reason,
-        prediction,
-    })
+        let next = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
+        let largest = report.as_ref().map_or(0, |report| report.vmem.used_bytes());
+        if report.is_none() || next.vmem.used_bytes() > largest {
+            report = Some(next);
+        }
+    }
+    let mut report = report.unwrap_or_else(|| unreachable!("a launch runs at least once"));
+    report.launches = iterations * times;
+    report.grid_steps = spec.steps() * iterations * times;
+    rename(&mut report.vmem, spec);
+    if let Err(error) = spec.check_tiling(target) {
+        report.verdict = Verdict::Invalid;
+        report.reason = Some(error.to_string());
+    } else {
+        report.reason = report.vmem.reason(target);
+    }
+    report.prediction = (report.verdict == Verdict::Fits).then_some(total);
+    Ok(report)
+}
+
+/// Gives the terms the names that the kernel has for its buffers.
+fn rename(ledger: &mut VmemLedger, spec: &KernelSpec) {
+    let operands: Vec<&str> = (lower::signature(spec).iter())
+        .map(|argument| spec.buffers()[argument.buffer().index()].name)
+        .collect();
+    let scratch: Vec<&str> = (spec.buffers().iter())
+        .filter(|buffer| !matches!(buffer.buffer, Buffer::Window { .. } | Buffer::Hbm { .. }))
+        .flat_map(|buffer| {
+            let parts = if matches!(buffer.buffer, Buffer::Stats { .. }) {
+                2
+            } else {
+                1
+            };
+            std::iter::repeat_n(buffer.name, parts)
+        })
+        .collect();
+    for term in &mut ledger.terms {
+        let name = |kind: &str, names: &[&str]| {
+            let number: usize = term.name.strip_prefix(kind)?.trim().parse().ok()?;
+            names.get(number).map(|&name| name.to_owned())
+        };
+        if let Some(name) = name("operand ", &operands).or_else(|| name("scratch ", &scratch)) {
+            term.name = name;
+        }
+    }
 }
 
 /// Counters of a loop and how many iterations each stands for: the first and the last chunk differ

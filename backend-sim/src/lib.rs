@@ -1,42 +1,44 @@
-//! Says what tilecast kernels need and how long they take on a TPU, without one.
+//! Says what kernels need and how long they take on a TPU, without one, and what numbers they give.
 //!
-//! Four questions, each answered from data that can be looked up:
+//! Everything is read from the Mosaic module that the TPU compiler would get, ours or anyone's:
 //!
-//! 1. *Does it fit VMEM?* The [ledger](tilecast_core::budget::VmemLedger) of windows and scratch is
-//!    exact; register spills, which only the compiler's register allocation decides, are missing.
+//! 1. *Does it fit VMEM?* The [ledger](memory) of windows and scratch follows the compiler's own rules;
+//!    register spills come from a model of the registers in the [schedule].
 //! 2. *Does it fit HBM?* All arrays of both passes, padded, taken to be alive at once.
-//! 3. *How much work is it?* A [tally] executes the kernel body without data and counts the
-//!    operations of every unit, for each kind of grid step.
-//! 4. *How long does it take?* Each unit's work over its rate is a bound; how far units overlap is
-//!    not known, so a time is a range with a value inside it.
+//! 3. *How long does a step take?* The [schedule] places every vector operation on the units of a
+//!    core, block by block, as the compiler's scheduler does.
+//! 4. *How long does a kernel take?* The [pipeline] runs the steps of the [grid] with the copies around
+//!    them, under three assumptions on how copies share the bandwidth.
+//! 5. *What does it compute?* The [interpreter](execute) runs it.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`work`] | operations per unit, and the cycles they take |
-//! | [`cost`] | operations of each primitive |
-//! | [`tally`] | counts the work of one grid step |
-//! | [`steps`] | the grid as a few kinds of steps, and the copies between them |
-//! | [`timing`] | from work to cycles and seconds |
+//! | [`signature`], [`grid`] | what a kernel says of itself; its grid as a few kinds of steps |
+//! | [`memory`] | VMEM, allocation by allocation |
+//! | [`schedule`] | cycles of a step on every unit, and the registers it needs |
+//! | [`pipeline`], [`trace`] | steps and copies over time; the same for a trace viewer |
+//! | [`judge`](mod@judge) | all of that for one kernel |
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
 //! | [`tune`] | the same for many block sizes |
 //! | [`emission`] | block sizes for a kernel that will be compiled |
-//! | [`execute`] | the interpreter of Mosaic modules |
-//! | [`interpretation`] | the op in it: blocks, cost, rounding |
+//! | [`execute`], [`interpretation`] | runs kernels and ops for their numbers |
 //!
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
 #![forbid(unsafe_code)]
 
-pub mod cost;
 pub mod emission;
 pub mod execute;
+pub mod grid;
 pub mod interpretation;
+pub mod judge;
 pub mod kernel;
+pub mod memory;
 pub mod op;
-pub mod steps;
-pub mod tally;
-pub mod timing;
+pub mod pipeline;
+pub mod schedule;
+pub mod signature;
+pub mod trace;
 pub mod tune;
 mod verdict;
-pub mod work;
 
 pub use verdict::{Verdict, bytes_text};

@@ -1,7 +1,6 @@
 //! [`Verdict`]: whether something can run, and the sentences that say why not.
 
-use tilecast_core::budget::VmemLedger;
-use tilecast_core::spec::{Buffer, KernelSpec};
+use tilecast_core::budget::TermKind;
 use tilecast_core::target::Target;
 
 /// Whether a kernel or an op can run on a target, best first.
@@ -29,48 +28,44 @@ impl Verdict {
     }
 }
 
-/// Why a kernel does not fit VMEM, and what helps; `None` if it fits.
+/// The largest allocation of a kernel.
+pub(crate) struct Largest<'a> {
+    pub kind: TermKind,
+    pub name: &'a str,
+    pub shape: &'a [usize],
+    pub bytes: u64,
+}
+
+/// Why a kernel does not fit VMEM, and what helps; `None` if it fits. `used`, `limit` and `capacity`
+/// are bytes.
 pub(crate) fn vmem_reason(
-    spec: &KernelSpec,
-    ledger: &VmemLedger,
+    [used, limit, capacity]: [u64; 3],
+    largest: Option<Largest<'_>>,
     target: &Target,
 ) -> Option<String> {
-    let largest = ledger.largest().filter(|_| !ledger.fits())?;
-    let used = ledger.used_bytes();
-    let limit = bytes(ledger.limit_bytes);
-    let limit = if ledger.limit_bytes == ledger.capacity_bytes {
-        format!("{target} has {limit}")
+    let largest = largest.filter(|_| used > limit)?;
+    let allowed = if limit == capacity {
+        format!("{target} has {}", bytes(limit))
     } else {
-        format!("the limit is {limit}")
+        format!("the limit is {}", bytes(limit))
     };
-    let raise = if used <= ledger.capacity_bytes {
+    let raise = if used <= capacity {
         let kib = used.div_ceil(1 << 10);
         format!(", or raise the limit to at least {kib} KiB (--vmem-limit-kib)")
     } else {
         String::new()
     };
+    let shape = match largest.shape {
+        [.., rows, columns] => format!(" of {rows} x {columns} elements"),
+        _ => String::new(),
+    };
     Some(format!(
-        "needs {} of VMEM, {limit}; the largest term is the {} `{}`{}, {}: choose smaller blocks{raise}",
+        "needs {} of VMEM, {allowed}; the largest term is the {} `{}`{shape}, {}: choose smaller blocks{raise}",
         bytes(used),
         largest.kind.name(),
         largest.name,
-        shape(spec, largest.name),
         bytes(largest.bytes),
     ))
-}
-
-/// The shape of a buffer of two dimensions: `` of 1024 x 4096 elements``.
-fn shape(spec: &KernelSpec, name: &str) -> String {
-    let found = spec.buffers().iter().find(|buffer| buffer.name == name);
-    let shape = found.map(|found| match &found.buffer {
-        Buffer::Window { operand, .. } => operand.block.as_slice(),
-        Buffer::Scratch { shape, .. } => shape.as_slice(),
-        _ => &[],
-    });
-    match shape {
-        Some([.., rows, columns]) => format!(" of {rows} x {columns} elements"),
-        _ => String::new(),
-    }
 }
 
 /// Why arrays do not fit HBM, and what helps; `None` if they fit.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
-use tilecast::sim::kernel::Bounds;
+use tilecast::sim::kernel::{Bounds, core_bytes_per_s};
 use tilecast::sim::op::Request;
-use tilecast::sim::timing::{core_bytes_per_s, devices_per_chip};
+use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
 use tilecast::{Blocks, Strategy};
@@ -14,16 +14,10 @@ use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice}
 use super::sizes::Sizes;
 
 /// What the model leaves out of every number, with the field it concerns.
-pub(crate) const NOT_PREDICTED: [(&str, &str); 2] = [
-    (
-        "vmem.spill_bytes",
-        "register spills are decided by the compiler's register allocation; used_bytes is windows and scratch, a lower bound",
-    ),
-    (
-        "launch overhead",
-        "the time between kernels is not published; it is taken as 0",
-    ),
-];
+pub(crate) const NOT_PREDICTED: [(&str, &str); 1] = [(
+    "launch overhead",
+    "the time between kernels is not published; it is taken as 0",
+)];
 
 /// The most that a published fused cross-entropy kernel was seen to spill: Tokamax v0.0.17 in bf16 with blocks
 /// 1024,512,2048, compiled by libtpu 0.0.51.
@@ -117,31 +111,19 @@ pub(crate) fn assumptions(request: &Request) -> Vec<String> {
     }
     let copy = match target.dma_bytes_per_cycle.value {
         Some(bytes) => format!(
-            "the lower of its share of the published {:.0} GB/s and the compiler's model of one copy, {:.0} GB/s",
-            target.hbm_bytes_per_s.value / 1e9,
+            "one copy at {:.0} GB/s at most, the compiler's model",
             bytes * target.peak_clock_hz.value / 1e9
         ),
-        None => format!(
-            "its share of the published {:.0} GB/s, as there is no model of a copy",
-            target.hbm_bytes_per_s.value / 1e9
-        ),
+        None => "no model of a single copy is known".into(),
     };
     lines.push(format!(
-        "HBM at {:.0} GB/s per core: {copy}",
-        core_bytes_per_s(target, cores) / 1e9
+        "HBM at {:.0} GB/s per core, its share of what is published; {copy}",
+        core_bytes_per_s(target, cores as u64) / 1e9
     ));
-    lines.push(format!(
-        "clock {:.2} GHz; f32 products at default precision (operands rounded to bf16)",
-        target.clock_hz.value / 1e9
-    ));
+    lines.push(format!("clock {:.2} GHz", target.clock_hz.value / 1e9));
     lines.push(
-        "range: low if products, vector work and copies overlap perfectly; high if products and vector work of a \
-         block alternate and the kernel's own copies overlap nothing"
-            .into(),
-    );
-    lines.push(
-        "the range covers just these assumptions; schedules of a published kernel of the same structure have 1.1 to 1.5 \
-         times the cycles of this model forward, 0.9 to 1.2 times backward"
+        "range: from copies that do not share the bandwidth and a schedule 10 % shorter to copies one after the other and \
+         a schedule 10 % longer"
             .into(),
     );
     lines.push(

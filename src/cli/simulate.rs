@@ -163,7 +163,7 @@ impl<'a> Simulation<'a> {
         for (_, _, kernel) in self.kernels() {
             let vmem = &kernel.vmem;
             print(format_args!(
-                "\nVMEM of {}: {} of {} ({} usable), spills not predicted yet",
+                "\nVMEM of {}: {} of {} ({} usable)",
                 kernel.name,
                 bytes_text(vmem.used_bytes() as f64),
                 bytes_text(vmem.limit_bytes as f64),
@@ -314,7 +314,7 @@ fn vmem_table(kernel: &KernelReport) -> Table {
     let mut table = table(["buffer", "kind", "buffers", "bytes", "share of the limit"]);
     for term in &kernel.vmem.terms {
         table.add_row([
-            term.name.into(),
+            term.name.as_str().into(),
             term.kind.name().into(),
             number(term.buffers),
             number(bytes_text(term.bytes as f64)),

@@ -6,6 +6,8 @@ use tilecast_tpu::lower::LowerError;
 use tilecast_tpu::mosaic::version::VersionError;
 use tilecast_tpu::mosaic::{ParseError, VerifyError};
 
+use crate::signature::SignatureError;
+
 /// Why a module or a program did not run to its end.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
@@ -13,9 +15,9 @@ pub enum ExecuteError {
     /// The module breaks a rule of the dialects.
     #[error(transparent)]
     Invalid(#[from] VerifyError),
-    /// The module has no function with a body.
-    #[error("the module has no kernel")]
-    NoKernel,
+    /// The kernel's signature cannot be read.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     /// An array does not fit the kernel it is passed to.
     #[error("argument {index} of the kernel: {problem}")]
     Argument {

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use tilecast_tpu::mosaic::tpu::{DimensionSemantics, ElementWindow, MemorySpace, memory_space};
-use tilecast_tpu::mosaic::{Attribute, AttributeKind, Module, Op, Type};
+use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
+use tilecast_tpu::mosaic::{self as ir, Module, Op, Type};
+
+use crate::signature::{self, Signature};
 
 use super::Options;
 use super::error::{ExecuteError, Fault};
@@ -12,83 +14,26 @@ use super::memory::{Buffer, Memory};
 use super::tensor::{LIMIT, Value, elements, shape_of};
 use super::window::{Operand, Rectangle, Window};
 
-/// The parts of a kernel's signature.
+/// A kernel and its signature.
 struct Kernel<'m> {
     module: &'m Module,
     function: Op,
-    bounds: Vec<i64>,
+    signature: Signature,
+    /// Axes before the first whose steps must run in order.
     parallel: usize,
-    scalars: usize,
-    windows: Vec<Attribute>,
-    scratch: usize,
-    inputs: Vec<Type>,
 }
 
 impl<'m> Kernel<'m> {
     fn read(module: &'m Module) -> Result<Self, ExecuteError> {
-        let is_kernel = |&function: &Op| {
-            let has = |name| module.attribute_of(function, name).is_some();
-            has("iteration_bounds") || has("window_params") || has("tpu.core_type")
-        };
-        let function = module
-            .functions()
-            .find(is_kernel)
-            .or_else(|| module.functions().next());
-        let function = function.ok_or(ExecuteError::NoKernel)?;
-        let entry = module.entry(function, 0).ok_or(ExecuteError::NoKernel)?;
-        let inputs = module
-            .arguments(entry)
-            .iter()
-            .map(|&value| module.value_type(value));
-        let count = |name| {
-            let count = module.integer_attribute(function, name).unwrap_or(0);
-            usize::try_from(count).unwrap_or(usize::MAX)
-        };
-        let list = |name| match module.attribute_kind_of(function, name) {
-            Some(AttributeKind::Array(list)) => list.clone(),
-            _ => Vec::new(),
-        };
-        let arbitrary = |&a: &Attribute| {
-            DimensionSemantics::read(module, a) == Some(DimensionSemantics::Arbitrary)
-        };
-        let semantics = list("dimension_semantics");
-        let bounds = module
-            .integers_attribute(function, "iteration_bounds")
-            .unwrap_or_default();
-        let parallel = semantics
-            .iter()
-            .take_while(|a| !arbitrary(a))
-            .count()
-            .min(bounds.len());
+        let signature = Signature::read(module)?;
+        let parallel = signature.parallel();
+        let parallel = parallel.iter().take_while(|&&parallel| parallel).count();
         Ok(Self {
             module,
-            function,
-            bounds,
-            parallel,
-            scalars: count("scalar_prefetch"),
-            windows: list("window_params"),
-            scratch: count("scratch_operands"),
-            inputs: inputs.collect(),
+            function: signature.function,
+            parallel: parallel.min(signature.bounds.len()),
+            signature,
         })
-    }
-
-    /// Types of scalars, of operands, of scratch.
-    fn split(&self, operands: usize) -> Result<[&[Type]; 3], ExecuteError> {
-        let expected = [self.bounds.len(), self.scalars, operands, self.scratch]
-            .iter()
-            .fold(0, |sum: usize, &n| sum.saturating_add(n));
-        if expected != self.inputs.len() {
-            let found = self.inputs.len();
-            return Err(ExecuteError::Argument {
-                index: operands,
-                problem: format!(
-                    "{expected} arguments with grid, scalars and scratch, the kernel has {found}"
-                ),
-            });
-        }
-        let (scalars, rest) = self.inputs[self.bounds.len()..].split_at(self.scalars);
-        let (operands, scratch) = rest.split_at(operands);
-        Ok([scalars, operands, scratch])
     }
 
     fn argument<T>(&self, index: usize, result: Result<T, Fault>) -> Result<T, ExecuteError> {
@@ -135,9 +80,17 @@ impl<'m> Run<'m> {
         machine: Machine<'m>,
         operands: &[Operand],
     ) -> Result<Self, ExecuteError> {
-        let arrays = operands.len().saturating_sub(kernel.scalars);
-        let [scalar_types, types, scratch_types] =
-            kernel.split(arrays)?.map(|types| types.to_vec());
+        let signature = kernel.signature.clone();
+        let expected = signature.scalars.len() + signature.operands.len();
+        if expected != operands.len() {
+            return Err(ExecuteError::Argument {
+                index: operands.len(),
+                problem: format!(
+                    "{} arrays were passed, the kernel has {expected} scalars and operands",
+                    operands.len()
+                ),
+            });
+        }
         let mut run = Self {
             machine,
             arguments: Vec::new(),
@@ -147,15 +100,17 @@ impl<'m> Run<'m> {
             parallel_step: 0,
             kernel,
         };
-        run.machine.bounds.clone_from(&run.kernel.bounds);
-        let given = scalar_types.iter().map(|ty| (ty, None));
-        let windows: Vec<_> = run.kernel.windows.iter().copied().map(Some).collect();
-        let mut windows = windows.into_iter();
-        let array = types.iter().map(|ty| (ty, windows.next().flatten()));
-        for (index, ((&ty, window), operand)) in given.chain(array).zip(operands).enumerate() {
+        run.machine.bounds.clone_from(&signature.bounds);
+        let ty = |value: &ir::Value| run.kernel.module.value_type(*value);
+        let given = signature.scalars.iter().map(|value| (ty(value), None));
+        let array = (signature.operands.iter())
+            .map(|operand| (ty(&operand.value), operand.window.as_ref()));
+        let arguments: Vec<_> = given.chain(array).collect();
+        let scratch: Vec<Type> = signature.scratch.iter().map(ty).collect();
+        for (index, ((ty, window), operand)) in arguments.into_iter().zip(operands).enumerate() {
             run.bind(index, ty, window, operand)?;
         }
-        for (i, &ty) in scratch_types.iter().enumerate() {
+        for (i, ty) in scratch.into_iter().enumerate() {
             let index = operands.len() + i;
             let number = run.local(index, ty, format!("scratch {i}"))?;
             run.scratch.push(number);
@@ -181,7 +136,7 @@ impl<'m> Run<'m> {
         &mut self,
         index: usize,
         ty: Type,
-        window: Option<Attribute>,
+        window: Option<&signature::Window>,
         operand: &Operand,
     ) -> Result<(), ExecuteError> {
         let module = self.kernel.module;
@@ -195,23 +150,7 @@ impl<'m> Run<'m> {
                 array.element
             )));
         }
-        let entries = match window.map(|window| module.attribute_kind(window)) {
-            Some(AttributeKind::Dictionary(entries)) => &entries[..],
-            _ => &[],
-        };
-        let entry = |name: &str| {
-            entries
-                .iter()
-                .find(|entry| entry.0 == name)
-                .map(|entry| entry.1)
-        };
-        let transform = match entry("transform_indices").map(|name| module.attribute_kind(name)) {
-            Some(AttributeKind::Symbol(name)) => {
-                let function = module.function(name);
-                Some(function.ok_or_else(|| wrong(format!("there is no function @{name}")))?)
-            }
-            _ => None,
-        };
+        let transform = window.map(|window| window.map);
         let sizes_fit = match transform {
             Some(_) => operand.dims.len() == shape.len(),
             None => operand.dims == shape,
@@ -235,19 +174,13 @@ impl<'m> Run<'m> {
         let view = self.machine.memory.whole(local);
         self.arguments
             .push(self.kernel.argument(index, view)?.into());
-        if index < self.kernel.scalars {
+        if index < self.kernel.signature.scalars.len() {
             // Index maps read them before any window shows anything.
             let cells = self.machine.memory.buffers[operand.array].cells.clone();
             self.machine.memory.buffers[local].cells = cells;
             return Ok(());
         }
-        let padding = match entry("window_kind") {
-            None => None,
-            Some(kind) => {
-                let kind = ElementWindow::read(module, kind);
-                Some(kind.ok_or_else(|| wrong("its kind of window is not known".into()))?)
-            }
-        };
+        let padding = window.and_then(|window| window.elements.clone());
         self.windows.push(Window {
             operand: operand.clone(),
             local,
@@ -265,6 +198,7 @@ impl<'m> Run<'m> {
         let function = self.kernel.function;
         let sizes: Option<Vec<usize>> = self
             .kernel
+            .signature
             .bounds
             .iter()
             .map(|&n| usize::try_from(n).ok())
@@ -350,7 +284,7 @@ impl<'m> Run<'m> {
         let Some(transform) = self.windows[i].transform else {
             return Ok(vec![0; self.windows[i].shape.len()]);
         };
-        let scalars = &self.arguments[..self.kernel.scalars];
+        let scalars = &self.arguments[..self.kernel.signature.scalars.len()];
         let arguments = grid.iter().chain(scalars).cloned().collect();
         let indices = self.machine.call(transform, arguments)?;
         let indices: Result<Vec<i64>, Fault> = indices

@@ -29,6 +29,8 @@ pub enum TermKind {
     Window,
     /// Memory of the kernel.
     Scratch,
+    /// Where registers are kept that do not fit; decided by the compiler's register allocation.
+    Spills,
 }
 
 impl TermKind {
@@ -37,6 +39,7 @@ impl TermKind {
         match self {
             Self::Window => "window",
             Self::Scratch => "scratch",
+            Self::Spills => "spills",
         }
     }
 }

@@ -1,0 +1,177 @@
+//! [`judge`]: one kernel as the compiler gets it. Does it fit, how long does it take, what binds?
+//!
+//! Everything is read from the Mosaic module: [signature], [grid], [schedule] of each kind of step,
+//! [VMEM ledger](memory) with the registers that the schedule cannot hold, and the
+//! [pipeline] of copies around it. So it judges kernels of this library and those of anyone else alike.
+//!
+//! [signature]: crate::signature
+//! [grid]: crate::grid
+//! [schedule]: crate::schedule
+//! [memory]: crate::memory
+//! [pipeline]: crate::pipeline
+
+use thiserror::Error;
+use tilecast_core::target::Target;
+use tilecast_tpu::lower::LowerError;
+use tilecast_tpu::mosaic::Module;
+
+use crate::grid::{Grid, GridError, Scalars};
+use crate::memory::{MemoryError, VmemLedger};
+use crate::pipeline::{Bandwidth, Estimate, Pipeline};
+use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
+use crate::signature::{Signature, SignatureError};
+use crate::trace;
+
+/// Why a module cannot be judged.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum JudgeError {
+    /// It has no signature.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// Its grid cannot be read.
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    /// Its memory cannot be counted.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Its steps cannot be scheduled.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// A kernel of this library that has no module.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+}
+
+/// A kernel on one core of a target.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Windows, scratch and register spills.
+    pub vmem: VmemLedger,
+    /// Grid steps of the core.
+    pub steps: u64,
+    /// Cores of a device that have steps.
+    pub cores: u64,
+    /// Cycles and bytes; none where windows and scratch alone do not fit.
+    pub time: Option<KernelTime>,
+    /// What was taken to be so.
+    pub assumptions: Vec<String>,
+}
+
+/// What a core does in a kernel, and for how long.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KernelTime {
+    /// Cycles, and bytes copied.
+    pub estimate: Estimate,
+    /// Slots taken of each unit in all steps, in the order of [`Unit::ALL`].
+    pub slots: [f64; Unit::COUNT],
+    /// Cycles of the scalar code around steps.
+    pub scalar_cycles: f64,
+}
+
+/// The kernel of `module` on `target` against `limit_bytes` of VMEM, or the target's default limit.
+/// `scalars` are the values that the kernel gets at run time.
+///
+/// # Errors
+/// A module that is not understood; an operation without a cost is named with its line.
+pub fn judge(
+    module: &Module,
+    target: &'static Target,
+    scalars: &Scalars,
+    limit_bytes: Option<u64>,
+) -> Result<Judged, JudgeError> {
+    let signature = Signature::read(module)?;
+    let grid = Grid::new(module, &signature, scalars, cores(target))?;
+    let ledger = |dropped: &[usize]| {
+        VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
+    };
+    // Whatever the schedule says of scratch and registers: the windows are there.
+    let all: Vec<usize> = signature
+        .scratch
+        .iter()
+        .map(|value| value.index())
+        .collect();
+    if !ledger(&all)?.fits() {
+        return Ok(Judged {
+            vmem: ledger(&[])?,
+            steps: grid.steps(),
+            cores: grid.cores,
+            time: None,
+            assumptions: grid.assumptions,
+        });
+    }
+    let machine = Machine::new(target);
+    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
+    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(&machine), target);
+    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    Ok(Judged {
+        vmem,
+        steps: grid.steps(),
+        cores: grid.cores,
+        time: Some(KernelTime {
+            estimate: pipeline.estimate(),
+            slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
+            scalar_cycles: schedule.step_cycles(&machine) * grid.steps() as f64,
+        }),
+        assumptions: assumptions(&grid, &schedule, &pipeline),
+    })
+}
+
+/// A trace of the first and last `steps` grid steps, as [`trace::chrome`] writes it.
+///
+/// # Errors
+/// As for [`judge`].
+pub fn trace(
+    module: &Module,
+    target: &'static Target,
+    scalars: &Scalars,
+    title: &str,
+    steps: u64,
+) -> Result<String, JudgeError> {
+    let signature = Signature::read(module)?;
+    let grid = Grid::new(module, &signature, scalars, cores(target))?;
+    let machine = Machine::new(target);
+    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
+    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    let intervals = pipeline.intervals(steps, Bandwidth::Published);
+    let clock_hz = target.clock_hz.value;
+    Ok(trace::chrome(
+        title,
+        &pipeline.windows,
+        &intervals,
+        clock_hz,
+    ))
+}
+
+fn cores(target: &Target) -> u64 {
+    target.cores_per_device() as u64
+}
+
+fn slots(schedule: &KernelSchedule, unit: Unit) -> f64 {
+    let of_kind = |kind: &crate::schedule::StepKind| kind.times as f64 * kind.schedule.slots(unit);
+    schedule.kinds.iter().map(of_kind).sum()
+}
+
+fn assumptions(grid: &Grid, schedule: &KernelSchedule, pipeline: &Pipeline<'_>) -> Vec<String> {
+    let mut lines = grid.assumptions.clone();
+    let most = |f: fn(&crate::schedule::StepSchedule) -> usize| {
+        (schedule.kinds.iter())
+            .map(|kind| f(&kind.schedule))
+            .max()
+            .unwrap_or(0)
+    };
+    let conditions = most(|step| step.unknown_conditions);
+    if conditions > 0 {
+        lines.push(format!(
+            "{conditions} conditions of a step depend on data; they are taken to hold"
+        ));
+    }
+    let trips = most(|step| step.unknown_trips);
+    if trips > 0 {
+        lines.push(format!(
+            "{trips} loops of a step run a number of times that depends on data; it is taken to be 1"
+        ));
+    }
+    lines.extend(pipeline.copies.assumption.clone());
+    lines
+}

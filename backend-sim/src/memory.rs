@@ -1,0 +1,416 @@
+//! The VMEM of a kernel as the compiler counts it, from its module.
+//!
+//! | what | how much |
+//! |---|---|
+//! | window of an operand | its block, [padded](tilecast_core::budget::padding), twice if its index map depends on an axis of several steps |
+//! | scratch | padded, once; nothing if what is stored is only read where the value is still at hand |
+//! | memory allocated in the body | as much as is alive at once |
+//! | register spills | from outside: only a model of the registers knows |
+//!
+//! The compiler knows no more of how often a block changes than whether its map reads the index: `i // 2`
+//! has two buffers, and so has an index that each core sees one value of. A core that runs one step
+//! needs one buffer of everything. `pipeline_mode` `synchronous` has one.
+//!
+//! The check against the limit is inclusive.
+
+use thiserror::Error;
+use tilecast_core::DType;
+use tilecast_core::budget::TermKind;
+use tilecast_core::budget::padding::{PaddingError, padded_bytes, window_bytes};
+use tilecast_core::target::{Generation, Target};
+use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
+use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
+
+use crate::grid::{Grid, dependents};
+use crate::signature::{Operand, Signature, Window, memref};
+use crate::verdict::{Largest, vmem_reason};
+
+/// Why a kernel has no ledger.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// A buffer without a size.
+    #[error("{name}: {error}")]
+    Padding {
+        /// Buffer.
+        name: String,
+        /// Why.
+        error: PaddingError,
+    },
+    /// A buffer of elements whose tiles are not known.
+    #[error("{name} is {ty}; only elements of 16 and 32 bits are supported")]
+    Element {
+        /// Buffer.
+        name: String,
+        /// Its type.
+        ty: String,
+    },
+}
+
+/// One allocation in VMEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Term {
+    /// What the compiler would call it: `operand 0`, `scratch 1`.
+    pub name: String,
+    /// What it is.
+    pub kind: TermKind,
+    /// Elements along each dimension of one buffer.
+    pub shape: Vec<usize>,
+    /// Bytes of all buffers together, padded.
+    pub bytes: u64,
+    /// Number of buffers.
+    pub buffers: usize,
+}
+
+/// The VMEM of a kernel on one core.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VmemLedger {
+    /// The allocations.
+    pub terms: Vec<Term>,
+    /// What the compiler allows: the given limit, or the target's default; bytes.
+    pub limit_bytes: u64,
+    /// What a kernel could use at most with a raised limit; bytes.
+    pub capacity_bytes: u64,
+}
+
+impl VmemLedger {
+    /// The ledger of a kernel on a core that runs `grid`, register spills left out, against `limit_bytes` or the
+    /// target's default limit. `dropped` are the scratch arguments that the compiler drops, by the
+    /// number of their value.
+    ///
+    /// # Errors
+    /// A buffer whose padded size overflows or whose elements are not known.
+    pub fn new(
+        module: &Module,
+        signature: &Signature,
+        grid: &Grid,
+        target: &Target,
+        dropped: &[usize],
+        limit_bytes: Option<u64>,
+    ) -> Result<Self, MemoryError> {
+        let mut terms = Vec::new();
+        for (i, operand) in signature.operands.iter().enumerate() {
+            if operand.space != MemorySpace::Vmem {
+                continue;
+            }
+            let name = format!("operand {i}");
+            let buffers = buffers(module, signature, grid, operand);
+            let (shape, dtype) = buffer(module, operand.value, &name)?;
+            let bytes = window_bytes(&shape, dtype, buffers, target);
+            terms.push(Term {
+                kind: TermKind::Window,
+                bytes: bytes.map_err(|error| padding(&name, error))?,
+                shape,
+                buffers,
+                name,
+            });
+        }
+        let kept = signature.scratch.iter().enumerate();
+        for (i, &value) in kept.filter(|(_, value)| !dropped.contains(&value.index())) {
+            let name = format!("scratch {i}");
+            terms.extend(scratch(module, value, name, target)?);
+        }
+        if let Some(entry) = module.entry(signature.function, 0) {
+            terms.extend(allocations(module, entry, target)?);
+        }
+        if relayouts(module, signature, target) {
+            terms.push(Term {
+                name: "internal scratch".into(),
+                kind: TermKind::Scratch,
+                shape: Vec::new(),
+                bytes: target.internal_scratch_bytes.value,
+                buffers: 1,
+            });
+        }
+        let capacity_bytes = target.vmem_usable_bytes.value;
+        let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
+        Ok(Self {
+            terms,
+            limit_bytes: limit.min(capacity_bytes),
+            capacity_bytes,
+        })
+    }
+
+    /// The ledger with the slots that spilled registers are stored to.
+    #[must_use]
+    pub fn with_spills(mut self, slots: u64, target: &Target) -> Self {
+        if slots > 0 {
+            self.terms.push(Term {
+                name: "register spills".into(),
+                kind: TermKind::Spills,
+                shape: Vec::new(),
+                bytes: slots.saturating_mul(target.vreg_bytes.value),
+                buffers: usize::try_from(slots).unwrap_or(usize::MAX),
+            });
+        }
+        self
+    }
+
+    /// Sum of the terms, bytes.
+    pub fn used_bytes(&self) -> u64 {
+        let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
+        self.terms.iter().fold(0, add)
+    }
+
+    /// Whether the sum is within the limit, inclusive as the compiler's check is.
+    pub fn fits(&self) -> bool {
+        self.used_bytes() <= self.limit_bytes
+    }
+
+    /// Whether the sum would be within the largest limit that can be given.
+    pub fn fits_raised(&self) -> bool {
+        self.used_bytes() <= self.capacity_bytes
+    }
+
+    /// Why it does not fit, and what helps; `None` if it fits.
+    pub fn reason(&self, target: &Target) -> Option<String> {
+        let largest = self.largest().map(|term| Largest {
+            kind: term.kind,
+            name: &term.name,
+            shape: &term.shape,
+            bytes: term.bytes,
+        });
+        let sizes = [self.used_bytes(), self.limit_bytes, self.capacity_bytes];
+        vmem_reason(sizes, largest, target)
+    }
+
+    /// The largest term.
+    pub fn largest(&self) -> Option<&Term> {
+        self.terms.iter().max_by_key(|term| term.bytes)
+    }
+}
+
+/// Bytes of one copy of an operand's block, padded as it is in VMEM.
+///
+/// # Errors
+/// As for [`VmemLedger::new`].
+pub fn block_bytes(
+    module: &Module,
+    operand: &Operand,
+    target: &Target,
+) -> Result<u64, MemoryError> {
+    let (shape, dtype) = buffer(module, operand.value, "a window")?;
+    let bytes = padded_bytes(&shape, dtype, target).map_err(|error| padding("a window", error))?;
+    Ok(bytes.next_multiple_of(target.dma_granule_bytes.value))
+}
+
+/// Buffers of an operand: two if its block changes from step to step.
+pub(crate) fn buffers(
+    module: &Module,
+    signature: &Signature,
+    grid: &Grid,
+    operand: &Operand,
+) -> usize {
+    let many = signature.bounds.contains(&DYNAMIC) || grid.steps() != 1;
+    let changes = |window: &Window| {
+        let Some(entry) = module.entry(window.map, 0) else {
+            return false;
+        };
+        // Steps of all cores together; but a core that runs one step has no pipeline.
+        let indices = module.arguments(entry).iter().zip(&signature.bounds);
+        let several = indices.filter(|&(_, &steps)| steps != 1 && many);
+        let seeds: Vec<Value> = several.map(|(&index, _)| index).collect();
+        let depends = dependents(module, window.map, &seeds);
+        let results = module
+            .block_ops(entry)
+            .last()
+            .map(|&op| module.operands(op));
+        results.is_some_and(|values| values.iter().any(|v| depends[v.index()]))
+    };
+    match &operand.window {
+        Some(window) if window.mode == Some(PipelineMode::Synchronous) => 1,
+        Some(window) if changes(window) => 2,
+        _ => 1,
+    }
+}
+
+/// Shape and type of a buffer. All elements of a size are laid out alike.
+fn buffer(module: &Module, value: Value, name: &str) -> Result<(Vec<usize>, DType), MemoryError> {
+    let (shape, bits) = memref(module, value).unwrap_or_default();
+    let dtype = match bits {
+        32 => DType::F32,
+        16 => DType::Bf16,
+        _ => {
+            return Err(MemoryError::Element {
+                name: name.into(),
+                ty: module.type_text(module.value_type(value)),
+            });
+        }
+    };
+    Ok((shape, dtype))
+}
+
+/// The term of a memref of the kernel's own; none if it is not in VMEM.
+fn scratch(
+    module: &Module,
+    value: Value,
+    name: String,
+    target: &Target,
+) -> Result<Option<Term>, MemoryError> {
+    let space = memory_space(module, module.value_type(value));
+    let is_memory = matches!(module.value_kind(value), TypeKind::Memref { .. });
+    if !is_memory || !matches!(space, None | Some(MemorySpace::Vmem)) {
+        return Ok(None);
+    }
+    let (shape, dtype) = buffer(module, value, &name)?;
+    let bytes = padded_bytes(&shape, dtype, target).map_err(|error| padding(&name, error))?;
+    Ok(Some(Term {
+        name,
+        kind: TermKind::Scratch,
+        shape,
+        bytes,
+        buffers: 1,
+    }))
+}
+
+/// Memory that a block allocates: its own, and of the regions inside it those that need most, one
+/// after the other.
+fn allocations(module: &Module, block: Block, target: &Target) -> Result<Vec<Term>, MemoryError> {
+    let mut own = Vec::new();
+    let mut largest: Vec<Term> = Vec::new();
+    let sum = |terms: &[Term]| terms.iter().map(|term| term.bytes).sum::<u64>();
+    for &op in module.block_ops(block) {
+        if matches!(module.op_name(op), "memref.alloca" | "memref.alloc") {
+            let name = match module.line(op) {
+                0 => "allocation in the body".into(),
+                line => format!("allocation in line {line}"),
+            };
+            own.extend(scratch(module, module.results(op)[0], name, target)?);
+        }
+        for &region in module.regions(op) {
+            for &inner in module.blocks(region) {
+                let terms = allocations(module, inner, target)?;
+                if sum(&terms) > sum(&largest) {
+                    largest = terms;
+                }
+            }
+        }
+    }
+    own.extend(largest);
+    Ok(own)
+}
+
+/// Whether the compiler needs scratch of its own: on v4, where a row of several registers is stored
+/// that was not loaded as a row.
+fn relayouts(module: &Module, signature: &Signature, target: &Target) -> bool {
+    if target.generation != Generation::V4 {
+        return false;
+    }
+    let mut found = false;
+    module.walk(signature.function, &mut |op| {
+        if !matches!(module.op_name(op), "vector.store" | "tpu.vector_store") {
+            return;
+        }
+        let stored = module.operands(op)[0];
+        let row = match module.value_kind(stored).shape() {
+            Some([.., 1, n] | [n]) => *n > target.lanes.value as i64,
+            _ => false,
+        };
+        found |= row;
+    });
+    found
+}
+
+fn padding(name: &str, error: PaddingError) -> MemoryError {
+    MemoryError::Padding {
+        name: name.into(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::Scalars;
+    use proptest::prelude::*;
+    use tilecast_core::target::TARGETS;
+
+    /// A kernel of two axes: windows that follow one, the half of one, and none; scratch; memory of
+    /// two regions one after the other.
+    fn module(rows: i64, columns: i64) -> Module {
+        let text = format!(
+            "module @m {{
+func.func @kernel(%i: i32, %j: i32, %x: memref<64x256xf32, #tpu.memory_space<vmem>>, \
+%y: memref<64x256xbf16, #tpu.memory_space<vmem>>, %w: memref<1x100xf32, #tpu.memory_space<vmem>>, \
+%h: memref<64x256xf32, #tpu.memory_space<any>>, \
+%s: memref<8x128xf32, #tpu.memory_space<vmem>>, \
+%t: memref<2x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes \
+{{dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], \
+iteration_bounds = array<i64: {rows}, {columns}>, scalar_prefetch = 0 : i64, \
+scratch_operands = 2 : i64, window_params = [{{transform_indices = @a, window_bounds = array<i64: 64, 256>}}, \
+{{transform_indices = @b, window_bounds = array<i64: 64, 256>}}, \
+{{pipeline_mode = #tpu.pipeline_mode<synchronous>, transform_indices = @a, \
+window_bounds = array<i64: 1, 100>}}, {{}}]}} {{
+\"tpu.region\"() ({{
+%a = memref.alloca() : memref<16x128xf32, #tpu.memory_space<vmem>>
+tpu.yield
+}}) : () -> ()
+\"tpu.region\"() ({{
+%a = memref.alloca() : memref<8x128xf32, #tpu.memory_space<vmem>>
+tpu.yield
+}}) : () -> ()
+return
+}}
+func.func @a(%i: i32, %j: i32) -> (i32, i32) {{
+%z = arith.constant 0 : i32
+return %i, %z : i32, i32
+}}
+func.func @b(%i: i32, %j: i32) -> (i32, i32) {{
+%two = arith.constant 2 : i32
+%r = arith.divsi %j, %two : i32
+return %r, %r : i32, i32
+}}
+}}
+"
+        );
+        Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    fn ledger(module: &Module, target: &Target, limit: Option<u64>) -> VmemLedger {
+        let signature = Signature::read(module).unwrap();
+        let grid = Grid::new(module, &signature, &Scalars::default(), 1).unwrap();
+        VmemLedger::new(module, &signature, &grid, target, &[], limit).unwrap()
+    }
+
+    #[test]
+    fn every_term_is_there() {
+        let target = &TARGETS[1];
+        let terms = |rows, columns| -> Vec<u64> {
+            let ledger = ledger(&module(rows, columns), target, None);
+            ledger.terms.iter().map(|term| term.bytes).collect()
+        };
+        let kib = 1 << 10;
+        // x, y, w (one buffer, its granule), scratch, the larger region.
+        assert_eq!(terms(3, 4), [128 * kib, 64 * kib, kib, 4 * kib, 8 * kib]);
+        assert_eq!(terms(1, 4), [64 * kib, 64 * kib, kib, 4 * kib, 8 * kib]);
+        assert_eq!(terms(3, 1), [128 * kib, 32 * kib, kib, 4 * kib, 8 * kib]);
+    }
+
+    #[test]
+    fn a_core_with_one_step_needs_one_buffer() {
+        let buffers = |columns, cores| {
+            let module = module(2, columns);
+            let signature = Signature::read(&module).unwrap();
+            let grid = Grid::new(&module, &signature, &Scalars::default(), cores).unwrap();
+            let ledger =
+                VmemLedger::new(&module, &signature, &grid, &TARGETS[2], &[], None).unwrap();
+            ledger.terms[0].buffers
+        };
+        assert_eq!([buffers(1, 1), buffers(1, 2), buffers(2, 2)], [2, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_larger_limit_never_turns_fits_into_oom(
+            limit in 0_u64..1 << 20, more in 0_u64..1 << 28, target in 0..TARGETS.len(),
+            slots in 0_u64..50,
+        ) {
+            let target = &TARGETS[target];
+            let module = module(3, 4);
+            let fits = |limit| ledger(&module, target, Some(limit)).with_spills(slots, target).fits();
+            prop_assert!(!fits(limit) || fits(limit + more));
+            let used = ledger(&module, target, None).with_spills(slots, target).used_bytes();
+            prop_assert_eq!(fits(limit), used <= limit);
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The time of a kernel: its steps, and the copies around and in them.
+//!
+//! While a step computes, the pipeline copies the blocks that the next step needs and that the step
+//! before has written. So a step begins when its blocks are there, and ends no sooner than the blocks
+//! written by the step before are away. The first blocks are fetched before, and the last written back after everything.
+//! A copy takes a latency and its bytes at a rate; how copies that overlap share the bandwidth
+//! is not published, so there are three [`Bandwidth`]s: the compiler's own model, in which they do not, the
+//! opposite, and one between.
+//!
+//! # Not visiting every step
+//!
+//! A step turns four times (of the core, of the last fetch, of the last write, of the channel to HBM)
+//! into new ones, by additions of constants and maxima only. Such functions are matrices over (max, +)
+//! and compose as matrices do; so a run of a million equal steps is a power, computed in 20
+//! products, exactly.
+
+mod copies;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use copies::{Bandwidth, Copies, devices_per_chip};
+
+use std::fmt::Display;
+
+use tilecast_core::target::Target;
+use tilecast_tpu::mosaic::Module;
+use tilecast_tpu::mosaic::tpu::MemorySpace;
+
+use crate::grid::{Grid, Node};
+use crate::memory::{MemoryError, block_bytes, buffers};
+use crate::schedule::{Direction, KernelSchedule, Machine, Transfer};
+use crate::signature::Signature;
+use state::{Clock, Matrix, State};
+
+/// Cycles of a step before it waits for its blocks.
+const HEAD: f64 = 50.0;
+
+/// What is copied for an operand with a window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WindowCopy {
+    /// Name, for traces.
+    pub name: String,
+    /// Bytes of one block.
+    pub bytes: f64,
+    /// Written back, rather than fetched.
+    pub output: bool,
+    /// Has one buffer: its copy is started by the step that needs it, which has to wait.
+    pub single: bool,
+}
+
+/// What one step of a body takes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StepCost {
+    /// Cycles, with the scalar code around the body.
+    pub cycles: f64,
+    /// Cycles of the blocks of the body, for traces.
+    pub regions: Vec<f64>,
+    /// Copies that the kernel makes itself. They are started with the body, and waited for at its
+    /// end.
+    pub transfers: Vec<Transfer>,
+}
+
+/// A kernel on one core.
+#[derive(Clone, Debug)]
+pub struct Pipeline<'a> {
+    /// Its steps.
+    pub grid: &'a Grid,
+    /// For each bit of [`Kind::moved`](crate::grid::Kind::moved), what is copied.
+    pub windows: Vec<WindowCopy>,
+    /// What each of [`Grid::bodies`] takes.
+    pub bodies: Vec<StepCost>,
+    /// Cycles before the loop over steps.
+    pub entry: f64,
+    /// Cycles of an iteration of that loop that runs no step: the one that only fetches, and the
+    /// one that only writes back. None of them counts if there is one step only.
+    pub around: f64,
+    /// How long copies take.
+    pub copies: Copies,
+}
+
+/// How long a kernel takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// Cycles if every copy has the full rate.
+    pub independent: f64,
+    /// Cycles if copies take turns.
+    pub shared: f64,
+    /// Cycles if copies take turns at the published bandwidth.
+    pub central: f64,
+    /// Cycles of all steps, copies not waited for.
+    pub compute: f64,
+    /// Bytes copied from HBM to VMEM.
+    pub loaded_bytes: f64,
+    /// Bytes copied from VMEM to HBM.
+    pub stored_bytes: f64,
+}
+
+/// What a core does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Lane {
+    /// Blocks of the body, by number.
+    Compute,
+    /// Waits for copies.
+    Wait,
+    /// A copy of the window of that number.
+    Window(usize),
+    /// Copies of the kernel's own.
+    Own,
+}
+
+/// Something that takes time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Interval {
+    /// What does it.
+    pub lane: Lane,
+    /// What it is.
+    pub name: String,
+    /// Number of the grid step it is for.
+    pub step: u64,
+    /// First cycle.
+    pub start: f64,
+    /// Cycle after the last.
+    pub end: f64,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The kernel of `module` with the cycles of its schedule.
+    ///
+    /// # Errors
+    /// A window whose padded size overflows or whose elements are not known.
+    pub fn new(
+        module: &Module,
+        signature: &Signature,
+        grid: &'a Grid,
+        schedule: &KernelSchedule,
+        machine: &Machine,
+    ) -> Result<Self, MemoryError> {
+        let around = schedule.step_cycles(machine);
+        let bodies = schedule.kinds.iter().map(|kind| StepCost {
+            cycles: kind.schedule.cycles(machine) + around,
+            regions: (kind.schedule.regions.iter())
+                .map(|region| region.times * region.cycles)
+                .collect(),
+            transfers: kind.schedule.transfers.clone(),
+        });
+        Ok(Self {
+            grid,
+            windows: windows(module, signature, grid, machine.target)?,
+            bodies: bodies.collect(),
+            entry: 0.0,
+            around,
+            copies: Copies::new(machine.target, grid.cores),
+        })
+    }
+
+    /// The time of all steps.
+    pub fn estimate(&self) -> Estimate {
+        let times = self.grid.times();
+        let [mut compute, mut loaded, mut stored] = [self.entry + self.ends(), 0.0, 0.0];
+        let mut copied = |window: &WindowCopy, times: f64| match window.output {
+            true => stored += times * window.bytes,
+            false => loaded += times * window.bytes,
+        };
+        for (kind, times) in self.grid.kinds.iter().zip(times) {
+            let times = times as f64;
+            let step = &self.bodies[kind.body];
+            compute += times * step.cycles;
+            self.moved(kind.moved)
+                .for_each(|(_, window)| copied(window, times));
+        }
+        if self.grid.steps() > 0 {
+            self.windows.iter().for_each(|window| copied(window, 1.0));
+        }
+        for (body, step) in self.grid.bodies.iter().zip(&self.bodies) {
+            for transfer in &step.transfers {
+                let bytes = body.times as f64 * transfer.times * transfer.bytes;
+                match transfer.direction {
+                    Direction::Load => loaded += bytes,
+                    Direction::Store => stored += bytes,
+                }
+            }
+        }
+        Estimate {
+            independent: self.cycles(Bandwidth::Independent),
+            shared: self.cycles(Bandwidth::Shared),
+            central: self.cycles(Bandwidth::Published),
+            compute,
+            loaded_bytes: loaded,
+            stored_bytes: stored,
+        }
+    }
+
+    /// Cycles of all steps and copies.
+    pub fn cycles(&self, bandwidth: Bandwidth) -> f64 {
+        let steps = self.grid.steps();
+        let Some(last) = steps.checked_sub(1) else {
+            return self.entry;
+        };
+        let clock = Clock::new(&self.copies, bandwidth);
+        let mut state = self.begin(&clock, &mut Log::none());
+        state = self.advance(&clock, &state, last);
+        self.end(&clock, &state, &mut Log::none())
+    }
+
+    /// What happens in the first and the last `steps` steps.
+    pub fn intervals(&self, steps: u64, bandwidth: Bandwidth) -> Vec<Interval> {
+        let Some(last) = self.grid.steps().checked_sub(1) else {
+            return Vec::new();
+        };
+        let mut log = Log(Some(Vec::new()));
+        let clock = Clock::new(&self.copies, bandwidth);
+        let start = self.begin(&clock, &mut log);
+        let head = steps.min(last);
+        let tail = last.saturating_sub(steps.saturating_sub(1)).max(head);
+        let mut state = start;
+        for (i, kind) in self.grid.sequence(0, head).into_iter().enumerate() {
+            state = self.kind(&clock, &state, kind, i as u64, &mut log);
+        }
+        if tail > head {
+            state = self.advance(&clock, &start, tail);
+        }
+        for (i, kind) in self.grid.sequence(tail, last).into_iter().enumerate() {
+            state = self.kind(&clock, &state, kind, tail + i as u64, &mut log);
+        }
+        self.end(&clock, &state, &mut log);
+        log.0.unwrap_or_default()
+    }
+
+    /// Cycles of iterations that run no step.
+    fn ends(&self) -> f64 {
+        let written = self.windows.iter().any(|window| window.output);
+        match self.grid.steps() {
+            0 | 1 => 0.0,
+            _ if written => 2.0 * self.around,
+            _ => self.around,
+        }
+    }
+
+    fn moved(&self, moved: u64) -> impl Iterator<Item = (usize, &WindowCopy)> {
+        let windows = self.windows.iter().enumerate();
+        windows.filter(move |(i, _)| moved >> i & 1 == 1)
+    }
+
+    /// The first blocks are fetched.
+    fn begin(&self, clock: &Clock, log: &mut Log) -> State {
+        let mut state = State::zero();
+        let around = match self.grid.steps() {
+            1 => 0.0,
+            _ => self.around,
+        };
+        let before = self.entry + HEAD.min(around);
+        let first_step = self.entry + around + HEAD.min(around);
+        for (i, window) in self.windows.iter().enumerate() {
+            if !window.output {
+                let issue = if window.single { first_step } else { before };
+                let end = clock.load(&mut state, issue, window.bytes);
+                state.fetched = state.fetched.max(end);
+                log.note(Lane::Window(i), &"load", 0, end - clock.time(window), end);
+            }
+        }
+        state.core += self.entry + around;
+        state
+    }
+
+    /// The last step, and its blocks written back.
+    fn end(&self, clock: &Clock, state: &State, log: &mut Log) -> f64 {
+        let last = self.grid.steps() - 1;
+        let Some(&kind) = self.grid.sequence(last, last + 1).first() else {
+            return state.core;
+        };
+        let outputs = (self.windows.iter().enumerate()).filter(|(_, window)| window.output);
+        let outputs: Vec<_> = outputs.collect();
+        let body = self.grid.kinds[kind].body;
+        let state = self.step(clock, state, body, &outputs, last, log);
+        let core = match self.ends() > self.around {
+            true => state.core + self.around,
+            false => state.core,
+        };
+        let end = core.max(state.written);
+        log.note(Lane::Wait, &"wait", last, state.core, end);
+        end
+    }
+
+    fn kind(&self, clock: &Clock, state: &State, kind: usize, number: u64, log: &mut Log) -> State {
+        let kind = &self.grid.kinds[kind];
+        let moved: Vec<_> = self.moved(kind.moved).collect();
+        self.step(clock, state, kind.body, &moved, number, log)
+    }
+
+    /// One step, which is followed by these copies.
+    fn step(
+        &self,
+        clock: &Clock,
+        state: &State,
+        body: usize,
+        moved: &[(usize, &WindowCopy)],
+        number: u64,
+        log: &mut Log,
+    ) -> State {
+        let cost = &self.bodies[body];
+        let mut next = *state;
+        let head = HEAD.min(cost.cycles);
+        let issue = state.core + head;
+        let mut fetched: Option<f64> = None;
+        for &(i, window) in moved.iter().filter(|(_, w)| !w.output && !w.single) {
+            let end = clock.load(&mut next, issue, window.bytes);
+            fetched = Some(fetched.map_or(end, |f| f.max(end)));
+            log.note(
+                Lane::Window(i),
+                &"load",
+                number + 1,
+                end - clock.time(window),
+                end,
+            );
+        }
+        let start = issue.max(state.fetched);
+        log.note(Lane::Wait, &"wait", number, issue, start);
+        next.core = start + (cost.cycles - head);
+        let mut at = start;
+        for (region, cycles) in cost.regions.iter().enumerate() {
+            log.note(
+                Lane::Compute,
+                &format_args!("block {region}"),
+                number,
+                at,
+                at + cycles,
+            );
+            at += cycles;
+        }
+        let mut own = start;
+        for transfer in &cost.transfers {
+            let bytes = transfer.bytes * transfer.times;
+            let end = match transfer.direction {
+                Direction::Load => clock.load(&mut next, start, bytes),
+                Direction::Store => clock.store(&mut next, start, bytes),
+            };
+            own = own.max(end);
+        }
+        log.note(Lane::Own, &"copies of the kernel", number, start, own);
+        log.note(Lane::Wait, &"wait", number, next.core, own);
+        next.core = next.core.max(own);
+        for &(i, window) in moved.iter().filter(|(_, w)| !w.output && w.single) {
+            let at = next.core;
+            let end = clock.load(&mut next, at, window.bytes);
+            fetched = Some(fetched.map_or(end, |f| f.max(end)));
+            log.note(
+                Lane::Window(i),
+                &"load",
+                number + 1,
+                end - clock.time(window),
+                end,
+            );
+        }
+        let mut written = state.zero;
+        for &(i, window) in moved.iter().filter(|(_, w)| w.output) {
+            let at = next.core;
+            let end = clock.store(&mut next, at, window.bytes);
+            written = written.max(end);
+            if window.single {
+                next.core = next.core.max(end);
+            }
+            log.note(
+                Lane::Window(i),
+                &"store",
+                number,
+                end - clock.time(window),
+                end,
+            );
+        }
+        log.note(Lane::Wait, &"wait", number, next.core, state.written);
+        next.core = next.core.max(state.written);
+        next.written = written;
+        next.fetched = fetched.unwrap_or(state.fetched);
+        next
+    }
+
+    /// The state after the next `steps` steps.
+    fn advance(&self, clock: &Clock, state: &State, steps: u64) -> State {
+        let sizes = self.grid.sizes();
+        let mut matrices: Vec<Matrix> = Vec::with_capacity(self.grid.nodes.len());
+        for node in &self.grid.nodes {
+            matrices.push(match node {
+                Node::Step(kind) => {
+                    Matrix::of(|state| self.kind(clock, state, *kind, 0, &mut Log::none()))
+                }
+                Node::Runs(runs) => (runs.iter()).fold(Matrix::identity(), |all, &(n, child)| {
+                    all.then(&matrices[child].power(n))
+                }),
+            });
+        }
+        let mut state = *state;
+        let mut left = steps;
+        let mut node = self.grid.nodes.len() - 1;
+        loop {
+            if left >= sizes[node] {
+                return matrices[node].apply(&state);
+            }
+            let Node::Runs(runs) = &self.grid.nodes[node] else {
+                return state;
+            };
+            for &(count, child) in runs {
+                let whole = (left / sizes[child]).min(count);
+                state = matrices[child].power(whole).apply(&state);
+                left -= whole * sizes[child];
+                if whole < count {
+                    node = child;
+                    break;
+                }
+            }
+            if left == 0 {
+                return state;
+            }
+        }
+    }
+}
+
+/// What is copied for each operand with a window, in the order of the bits of
+/// [`Kind::moved`](crate::grid::Kind::moved). Blocks that overhang their array are taken to be copied as a whole:
+/// a module does not say how large its arrays are.
+///
+/// # Errors
+/// A window whose padded size overflows or whose elements are not known.
+pub fn windows(
+    module: &Module,
+    signature: &Signature,
+    grid: &Grid,
+    target: &Target,
+) -> Result<Vec<WindowCopy>, MemoryError> {
+    let outputs = signature.outputs(module);
+    let operands = signature.operands.iter().enumerate();
+    (operands.filter(|(_, operand)| operand.window.is_some()))
+        .map(|(i, operand)| {
+            // What is not in VMEM is small: scalars.
+            let bytes = match operand.space {
+                MemorySpace::Vmem => block_bytes(module, operand, target)?,
+                _ => 0,
+            };
+            Ok(WindowCopy {
+                name: format!("operand {i}"),
+                bytes: bytes as f64,
+                output: i >= outputs,
+                single: i < outputs && buffers(module, signature, grid, operand) == 1,
+            })
+        })
+        .collect()
+}
+
+/// Takes down what takes time, if anybody asks.
+struct Log(Option<Vec<Interval>>);
+
+impl Log {
+    const fn none() -> Self {
+        Self(None)
+    }
+
+    fn note(&mut self, lane: Lane, name: &dyn Display, step: u64, start: f64, end: f64) {
+        if let Some(list) = &mut self.0
+            && end > start
+        {
+            list.push(Interval {
+                lane,
+                name: name.to_string(),
+                step,
+                start,
+                end,
+            });
+        }
+    }
+}

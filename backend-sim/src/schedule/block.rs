@@ -1,0 +1,220 @@
+//! One straight-line block: vector operations placed on the units of a core.
+
+mod moves;
+mod product;
+
+use super::account::Account;
+use super::timeline::{Span, Timeline};
+use super::unit::{Machine, Unit};
+use super::vector::{Fetch, Group, Vector};
+
+pub(crate) use product::Product;
+
+/// Slots that one register of the result of an element-wise operation takes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Cost {
+    /// Vector ALU.
+    pub(crate) valu: f64,
+    /// Transcendental unit; each also takes a pop.
+    pub(crate) eup: f64,
+}
+
+impl Cost {
+    /// `valu` operations.
+    pub(crate) const fn valu(valu: f64) -> Self {
+        Self { valu, eup: 0.0 }
+    }
+
+    /// One transcendental operation and `valu` others.
+    pub(crate) const fn eup(valu: f64) -> Self {
+        Self { valu, eup: 1.0 }
+    }
+}
+
+/// A block under construction.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    /// The core.
+    pub(crate) machine: &'a Machine,
+    /// Slots taken so far.
+    pub(crate) timeline: Timeline,
+    /// Registers held so far.
+    pub(crate) account: Account,
+    /// Entries of the results of the last two products.
+    results: Vec<Vec<u32>>,
+    /// Its number, by which values of other blocks are told apart.
+    pub(crate) number: u32,
+}
+
+impl<'a> Block<'a> {
+    /// An empty block.
+    pub(crate) fn new(machine: &'a Machine, number: u32) -> Self {
+        Self {
+            machine,
+            timeline: Timeline::new(machine),
+            account: Account::default(),
+            results: Default::default(),
+            number,
+        }
+    }
+
+    /// When a part of a value is there; what is still in memory is loaded now, and what other blocks
+    /// made is there from the start.
+    fn ready(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) -> f64 {
+        let Some(loads) = &value.loads else {
+            return match value.block == self.number {
+                true => value.ready_at(rows, columns),
+                false => 0.0,
+            };
+        };
+        let mut loads = loads.borrow_mut();
+        if loads.block != self.number {
+            loads.block = self.number;
+            loads.entries.fill(None);
+            loads
+                .ready
+                .iter_mut()
+                .flatten()
+                .for_each(|ready| *ready = 0.0);
+        }
+        let across = value.columns.groups();
+        let mut all = 0.0_f64;
+        for r in value.rows.covering(rows[0], rows[1]) {
+            for c in value.columns.covering(columns[0], columns[1]) {
+                let index = r * across + c;
+                let ready = loads.ready[index].unwrap_or_else(|| {
+                    let registers = (value.rows.size(r) * value.columns.size(c)) as f64;
+                    loads.entries[index] = Some(self.account.loaded(registers));
+                    self.load(registers, loads.fetch)
+                });
+                loads.ready[index] = Some(ready);
+                all = all.max(ready);
+            }
+        }
+        all
+    }
+
+    /// When all of a value is there.
+    pub(crate) fn all_ready(&mut self, value: &Vector) -> f64 {
+        self.ready(
+            value,
+            [0, value.rows.registers],
+            [0, value.columns.registers],
+        )
+    }
+
+    /// Loads registers: when they are there.
+    fn load(&mut self, registers: f64, fetch: Fetch) -> f64 {
+        let span = (self.timeline).take(Unit::Load, fetch.ready, registers * fetch.loads);
+        let mut done = span.end + self.machine.load_latency;
+        if fetch.valu > 0.0 {
+            let start = span.start + self.machine.load_latency;
+            let span = self
+                .timeline
+                .take(Unit::Valu, start, registers * fetch.valu);
+            done = done.max(span.end) + self.machine.valu_latency;
+        }
+        done
+    }
+
+    /// The entry of a group in the account of this block.
+    fn entry(&self, value: &Vector, index: usize) -> Option<u32> {
+        match &value.loads {
+            Some(loads) => {
+                let loads = loads.borrow();
+                loads.entries[index].filter(|_| loads.block == self.number)
+            }
+            None if value.block == self.number => value.entries.get(index).copied(),
+            None => None,
+        }
+    }
+
+    fn used(&mut self, value: &Vector, group: &Group, span: Span) {
+        let columns = value.columns.groups();
+        for r in value.rows.covering(group.row, group.row + group.rows) {
+            for c in (value.columns).covering(group.column, group.column + group.columns) {
+                if let Some(entry) = self.entry(value, r * columns + c) {
+                    self.account.used(entry, span.start, span.end);
+                }
+            }
+        }
+    }
+
+    /// Enters the groups of a new value in the account.
+    fn hold(&mut self, value: &mut Vector) {
+        self.hold_part(value, 1.0);
+    }
+
+    /// The same for a value of which only a part is alive at a time: register by register, the
+    /// scheduler lets the next operation follow.
+    fn hold_part(&mut self, value: &mut Vector, part: f64) {
+        value.block = self.number;
+        value.entries = value
+            .groups()
+            .map(|group| (self.account).born(part * group.registers(), value.ready[group.index]))
+            .collect();
+    }
+
+    /// Results of a unit that are popped: when they can be used.
+    fn pop(&mut self, ready: f64, count: f64) -> f64 {
+        self.timeline.take(Unit::Pop, ready, count).end + 1.0
+    }
+
+    /// An operation on each register of the result, from the same position of each input.
+    pub(crate) fn element_wise(&mut self, inputs: &[&Vector], bits: u32, cost: Cost) -> Vector {
+        let most = |f: fn(&Vector) -> usize| inputs.iter().map(|v| f(v)).max().unwrap_or(1);
+        let rows = most(|v| v.rows.registers);
+        let columns = most(|v| v.columns.registers);
+        let mut out = Vector::new(rows, columns, bits, 0.0);
+        out.along_lanes = columns == 1 && inputs.iter().all(|v| v.along_lanes);
+        for group in out.groups() {
+            let mut ready = 0.0_f64;
+            for input in inputs {
+                ready = ready.max(self.ready(input, group.row_range(), group.column_range()));
+            }
+            let n = group.registers();
+            let mut span = self.timeline.take(Unit::Valu, ready, n * cost.valu);
+            let mut done = span.end + self.machine.valu_latency;
+            if cost.valu == 0.0 {
+                done = ready;
+            }
+            if cost.eup > 0.0 {
+                let eup = self
+                    .timeline
+                    .take(Unit::Eup, span.start + 1.0, n * cost.eup);
+                span.end = span.end.max(eup.end);
+                let first = (eup.start + self.machine.eup_latency)
+                    .max(eup.end + self.machine.eup_latency - n * cost.eup);
+                done = self
+                    .pop(first, n * cost.eup)
+                    .max(eup.end + self.machine.eup_latency);
+            }
+            out.ready[group.index] = done;
+            for input in inputs {
+                self.used(input, &group, span);
+            }
+        }
+        self.hold_part(&mut out, self.machine.temporaries);
+        out
+    }
+
+    /// Registers written to VMEM, with `stores` for each: when the last of them is.
+    pub(crate) fn store(
+        &mut self,
+        value: &Vector,
+        rows: usize,
+        columns: usize,
+        stores: f64,
+    ) -> f64 {
+        let shape = Vector::new(rows, columns, value.bits, 0.0);
+        let mut end = 0.0_f64;
+        for group in shape.groups() {
+            let n = group.registers();
+            let ready = self.ready(value, group.row_range(), group.column_range());
+            let span = self.timeline.take(Unit::Store, ready, n * stores);
+            self.used(value, &group, span);
+            end = end.max(span.end);
+        }
+        end
+    }
+}

@@ -1,0 +1,265 @@
+//! Reductions, relayouts and transpositions.
+
+use std::rc::Rc;
+
+use super::super::timeline::Span;
+use super::super::unit::Unit;
+use super::super::vector::{Group, Vector};
+use super::Block;
+
+impl Block<'_> {
+    /// A reduction along lanes: columns are combined first, then each register across its lanes.
+    pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
+        let mut out = Vector::new(input.rows.registers, 1, input.bits, 0.0);
+        out.along_lanes = true;
+        let columns = input.columns.registers;
+        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        let depth = (columns as f64).log2().ceil() * self.machine.valu_latency;
+        for group in out.groups() {
+            let n = group.registers();
+            let mut start = 0.0_f64;
+            for c in 0..input.columns.groups() {
+                let part = Group {
+                    column: c * input.columns.step,
+                    columns: input.columns.size(c),
+                    ..group
+                };
+                let first = c == 0 && !masked;
+                let combines = part.columns - usize::from(first);
+                start = start.max(self.combine(input, &part, n * combines as f64).end);
+            }
+            let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
+            let first = across.start + self.machine.reduce_latency;
+            out.ready[group.index] = self
+                .pop(first, n)
+                .max(across.end + self.machine.reduce_latency);
+        }
+        self.hold(&mut out);
+        out
+    }
+
+    /// A reduction along sublanes (and leading rows): rows are combined, then the 8 sublanes of what
+    /// is left, in 3 rotations. `rows` registers of rows remain.
+    pub(crate) fn reduce_rows(&mut self, input: &Vector, rows: usize) -> Vector {
+        let mut out = Vector::new(rows, input.columns.registers, input.bits, 0.0);
+        let per = input.rows.registers.div_ceil(rows);
+        // Rows are added in the order in which they come, all columns at once.
+        for r in 0..input.rows.groups() {
+            let (from, to) = (
+                r * input.rows.step,
+                r * input.rows.step + input.rows.size(r),
+            );
+            for group in out.groups() {
+                let [first, last] = group.row_range().map(|row| row * per);
+                let (row, end) = (from.max(first), to.min(last));
+                if row >= end {
+                    continue;
+                }
+                let part = Group {
+                    row,
+                    rows: end - row,
+                    ..group
+                };
+                let span = self.combine(input, &part, part.registers());
+                out.ready[group.index] = out.ready[group.index].max(span.end);
+            }
+        }
+        for group in out.groups() {
+            let ready = out.ready[group.index];
+            let n = group.registers();
+            let span = self.timeline.take(Unit::Valu, ready, n * 5.0);
+            out.ready[group.index] = span.end + 6.0 * self.machine.valu_latency;
+        }
+        self.hold(&mut out);
+        out
+    }
+
+    /// `valu` operations on a group of registers that are combined with others.
+    fn combine(&mut self, input: &Vector, part: &Group, valu: f64) -> Span {
+        let ready = self.ready(input, part.row_range(), part.column_range());
+        let span = self.timeline.take(Unit::Valu, ready, valu);
+        self.used(input, part, span);
+        span
+    }
+
+    /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
+    /// popped from it.
+    pub(crate) fn transpose(
+        &mut self,
+        input: &Vector,
+        rows: usize,
+        columns: usize,
+        packed: f64,
+    ) -> Vector {
+        let mut out = Vector::new(rows, columns, input.bits, 0.0);
+        // Eight rows enter, one to a cycle; other operations may hold the unit longer.
+        let hold = (self.machine.target.xlu_hold_cycles.value as f64).min(8.0);
+        // Rows of elements of a register, against its 128 columns.
+        let per = 8 * 32 / input.bits as usize;
+        for group in out.groups() {
+            let from = |[a, b]: [usize; 2], size: usize, of: usize| {
+                [a * size / of, (b * size).div_ceil(of)]
+            };
+            let source_columns = from(group.row_range(), per, 128);
+            let source_rows = from(group.column_range(), 128, per);
+            let ready = self.ready(input, source_rows, source_columns);
+            let n = group.registers();
+            let across = self.timeline.take(Unit::Xlu, ready, n * hold * packed);
+            out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
+            let source = Group {
+                index: 0,
+                row: source_rows[0],
+                rows: source_rows[1] - source_rows[0],
+                column: source_columns[0],
+                columns: source_columns[1] - source_columns[0],
+            };
+            self.used(input, &source, across);
+        }
+        // Rows enter the unit as their results are wanted.
+        out.block = self.number;
+        out.entries = (out.groups())
+            .map(|group| self.account.loaded(group.registers()))
+            .collect();
+        out
+    }
+
+    /// Registers through the cross-lane units, `xlu` operations and `valu` others for each result:
+    /// broadcasts along lanes, rotations, relayouts.
+    pub(crate) fn across(
+        &mut self,
+        input: &Vector,
+        mut out: Vector,
+        xlu: f64,
+        valu: f64,
+    ) -> Vector {
+        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        for group in out.groups() {
+            let ready = self.ready(input, group.row_range(), group.column_range());
+            let n = group.registers();
+            let across = self.timeline.take(Unit::Xlu, ready, n * xlu * hold);
+            let first = across.start + self.machine.reduce_latency;
+            let popped = self
+                .pop(first, n * xlu)
+                .max(across.end + self.machine.reduce_latency);
+            let span = self.timeline.take(Unit::Valu, popped, n * valu);
+            out.ready[group.index] = span.end;
+            self.used(input, &group, across);
+        }
+        self.hold(&mut out);
+        out
+    }
+
+    /// The same elements in other registers, `valu` operations for each register of the larger side;
+    /// `part` of them is alive at a time.
+    pub(crate) fn regroup(
+        &mut self,
+        input: &Vector,
+        mut out: Vector,
+        valu: f64,
+        part: f64,
+    ) -> Vector {
+        let scale = |from: usize, to: usize| from as f64 / to as f64;
+        let rows = scale(input.rows.registers, out.rows.registers);
+        let columns = scale(input.columns.registers, out.columns.registers);
+        let more = (rows * columns).max(1.0);
+        for group in out.groups() {
+            let position = |[a, b]: [usize; 2], scale: f64| {
+                [
+                    (a as f64 * scale) as usize,
+                    (b as f64 * scale).ceil() as usize,
+                ]
+            };
+            let from_rows = position(group.row_range(), rows);
+            let from_columns = position(group.column_range(), columns);
+            let ready = self.ready(input, from_rows, from_columns);
+            let n = group.registers() * more * valu;
+            let span = self.timeline.take(Unit::Valu, ready, n);
+            out.ready[group.index] = if n > 0.0 {
+                span.end + self.machine.valu_latency
+            } else {
+                ready
+            };
+            let source = Group {
+                index: 0,
+                row: from_rows[0],
+                rows: from_rows[1] - from_rows[0],
+                column: from_columns[0],
+                columns: from_columns[1] - from_columns[0],
+            };
+            self.used(input, &source, span);
+        }
+        self.hold_part(&mut out, part);
+        out
+    }
+
+    /// `rows` and `columns` (first, number) of the registers of a value.
+    pub(crate) fn part(&mut self, input: &Vector, rows: [usize; 2], columns: [usize; 2]) -> Vector {
+        let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
+        out.block = self.number;
+        out.along_lanes = input.along_lanes;
+        let all = input.columns.groups();
+        for group in out.groups() {
+            let r = [rows[0] + group.row, rows[0] + group.row + group.rows];
+            let c = [
+                columns[0] + group.column,
+                columns[0] + group.column + group.columns,
+            ];
+            out.ready[group.index] = self.ready(input, r, c);
+            let r = input.rows.covering(r[0], r[1]).start;
+            let c = input.columns.covering(c[0], c[1]).start;
+            let entry = self.entry(input, r * all + c);
+            out.entries
+                .push(entry.unwrap_or_else(|| self.account.born(0.0, 0.0)));
+        }
+        out
+    }
+
+    /// Values one after the other, along columns or rows of registers.
+    pub(crate) fn join(
+        &mut self,
+        inputs: &[Rc<Vector>],
+        mut out: Vector,
+        along_columns: bool,
+    ) -> Vector {
+        out.block = self.number;
+        let size = |v: &Vector| match along_columns {
+            true => v.columns.registers,
+            false => v.rows.registers,
+        };
+        let whole = match along_columns {
+            true => out.columns.registers,
+            false => out.rows.registers,
+        };
+        let each = whole.div_ceil(inputs.len().max(1));
+        for group in out.groups() {
+            let (from, to) = match along_columns {
+                true => (group.column, group.column + group.columns),
+                false => (group.row, group.row + group.rows),
+            };
+            let mut ready = 0.0_f64;
+            let mut entry = None;
+            for (i, input) in inputs.iter().enumerate() {
+                let (a, b) = (from.max(i * each), to.min((i + 1) * each));
+                if a >= b {
+                    continue;
+                }
+                let local = [
+                    (a - i * each).min(size(input) - 1),
+                    (b - i * each).min(size(input)),
+                ];
+                let (rows, columns) = match along_columns {
+                    true => (group.row_range(), local),
+                    false => (local, group.column_range()),
+                };
+                ready = ready.max(self.ready(input, rows, columns));
+                let r = input.rows.covering(rows[0], rows[1]).start;
+                let c = input.columns.covering(columns[0], columns[1]).start;
+                entry = self.entry(input, r * input.columns.groups() + c).or(entry);
+            }
+            out.ready[group.index] = ready;
+            let entry = entry.unwrap_or_else(|| self.account.born(0.0, ready));
+            out.entries.push(entry);
+        }
+        out
+    }
+}

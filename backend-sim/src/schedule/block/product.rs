@@ -1,0 +1,331 @@
+//! Products on the matrix units.
+
+use super::super::timeline::Span;
+use super::super::unit::Unit;
+use super::super::vector::{GROUPS, Group, Vector};
+use super::Block;
+
+/// What a product does with its operands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Product {
+    /// Rows of the result, columns of the left operand, columns of the result, in elements.
+    pub(crate) m: usize,
+    /// The contraction.
+    pub(crate) k: usize,
+    /// Columns of the result.
+    pub(crate) n: usize,
+    /// Products of bf16 that make up one of the operands' type.
+    pub(crate) passes: f64,
+    /// The left operand is stored transposed.
+    pub(crate) transpose_lhs: bool,
+    /// The right operand is stored transposed.
+    pub(crate) transpose_rhs: bool,
+}
+
+impl Block<'_> {
+    /// A product on the matrix units.
+    ///
+    /// Columns of weights are pushed and the rows of the left operand streamed past them, one block of
+    /// columns and contraction after the other; sums over blocks of the contraction are made by the
+    /// vector unit, or by the matrix units themselves.
+    pub(crate) fn product(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> Vector {
+        let machine = self.machine;
+        let target = machine.target;
+        let dim = target.mxu_dim.value;
+        let (k_tiles, n_tiles) = (p.k.div_ceil(dim), p.n.div_ceil(dim));
+        let bf16 = lhs.bits == 16;
+        let (rows_per_op, hold) = match bf16 {
+            true => (16, target.vmatmul_bf16_cycles.value as f64),
+            false => (8, target.vmatmul_f32_cycles.value as f64),
+        };
+        // A unit of 256 x 256 takes two groups of rows at once where half of each of its sides is free.
+        let half = dim > 128 && p.k <= 128 && p.n <= 128;
+        let rows_per_op = if half { 2 * rows_per_op } else { rows_per_op };
+        let stream = p.m.div_ceil(rows_per_op) as f64 * hold;
+        let packed_weights = rhs.bits == 16 || (p.passes == 1.0 && machine.packs_weights());
+        let (push_rows, push) = match packed_weights {
+            true => (16, target.matpush_bf16_cycles.value as f64),
+            false => (8, target.matpush_f32_cycles.value as f64),
+        };
+        // Weights are pushed in squares of 128 x 128.
+        let transposed = if p.transpose_rhs {
+            machine.transposed_push()
+        } else {
+            1.0
+        };
+        let lane_tiles = dim / 128;
+        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / lane_tiles as f64;
+        let squares = p.k.div_ceil(128) as f64;
+        let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
+        let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
+        // A left operand that is a plain load is loaded again for other columns; one that took work
+        // stays in registers.
+        let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
+        let combined = match rhs.loads.is_some() && rhs.bits == 16 {
+            true => machine.combined_weights(p.n),
+            false => 0.0,
+        };
+        let (lhs, rhs) = self.operands(lhs, rhs, p);
+        let parts: Vec<u32> = match p.passes > 1.0 {
+            true => (lhs.groups())
+                .map(|group| {
+                    let more = (machine.split_registers() - 1.0) * group.registers();
+                    let part = self.account.born(more, lhs.ready[group.index]);
+                    self.account
+                        .used(part, lhs.ready[group.index], lhs.ready[group.index]);
+                    part
+                })
+                .collect(),
+            false => Vec::new(),
+        };
+        let (lhs, rhs) = (&lhs, &rhs);
+        let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
+        out.columns = out.columns.coarser(lane_tiles);
+        out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
+        let units = machine.slots_per_cycle[Unit::Mxu as usize];
+        // Units that have no block of weights of their own in the last round share the rows of others,
+        // 128 rows to a unit at least.
+        let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
+        let shared = (tiles / units).ceil() * units / tiles;
+        let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
+        let sums = match machine.accumulates() {
+            true => 0.0,
+            false => p.passes * k_tiles as f64 - 1.0,
+        };
+        let pops = match machine.accumulates() {
+            true => 1.0,
+            false if lane_tiles > 1 && p.n <= 128 && p.k > 128 => 2.0 * p.passes * k_tiles as f64,
+            false => p.passes * k_tiles as f64,
+        };
+        // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
+        let rounds = (k_tiles as f64 * p.passes / units).ceil();
+        let waits = rounds > 1.0 && !machine.accumulates();
+        let room = match self.results.len().checked_sub(AHEAD) {
+            Some(i) => self.account.dead(&self.results[i]),
+            None => 0.0,
+        };
+        let column_groups = out.columns.groups();
+        for c in 0..column_groups {
+            let first = c * out.columns.step;
+            let size = out.columns.size(c);
+            let weights = match p.transpose_rhs {
+                false => self.ready(rhs, [0, 1], [first, first + size]),
+                true => {
+                    let per = 8 * 32 / rhs.bits as usize;
+                    let (a, b) = (first * 128 / per, (first + size) * 128 / per);
+                    self.ready(rhs, [a, b], [0, 1])
+                }
+            };
+            let packed = p.k.div_ceil(16) as f64 * size as f64;
+            let weights = self
+                .timeline
+                .take(Unit::Valu, weights, combined * packed)
+                .start;
+            let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
+            let pushed = (self.timeline).take(
+                Unit::Push,
+                weights,
+                squares * size as f64 * p.passes * copies * push,
+            );
+            // Results wait in registers, so products do not run far ahead of what reads them.
+            let start = (pushed.start + push * (lane_tiles * lane_tiles) as f64).max(room);
+            if let Some(fetch) = from_memory.filter(|_| !kept && c > 0 && !machine.accumulates()) {
+                let again = lhs.registers() as f64 * fetch.loads * size.div_ceil(lane_tiles) as f64;
+                self.timeline.take(Unit::Load, fetch.ready, again);
+            }
+            let mut began = f64::INFINITY;
+            let mut ended = 0.0_f64;
+            for r in 0..out.rows.groups() {
+                let index = r * column_groups + c;
+                let group = Group {
+                    index,
+                    row: r * out.rows.step,
+                    rows: out.rows.size(r),
+                    column: first,
+                    columns: size,
+                };
+                let part = group.rows as f64 / out.rows.registers as f64;
+                let [from, to] = group
+                    .row_range()
+                    .map(|row| row * lhs.rows.registers / out.rows.registers);
+                let rows = [from, to.max(from + 1)];
+                let there = self.ready(lhs, rows, [0, 1]);
+                let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
+                let mut span =
+                    self.timeline
+                        .take(Unit::Mxu, start.max(there), blocks * stream * part);
+                span.end = span.end.max(whole);
+                let arrives = span.end + machine.matmul_latency;
+                let n = group.registers();
+                let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
+                let first_pop =
+                    (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
+                let popped = self.timeline.take(Unit::Pop, first_pop, n * pops);
+                let mut ready = popped.end.max(arrives) + 1.0;
+                if sums > 0.0 {
+                    // All but the last sum are made as results arrive.
+                    let valu_rate = machine.slots_per_cycle[Unit::Valu as usize];
+                    let first_sum =
+                        (ready - n * (sums - 1.0).max(0.0) / valu_rate).max(popped.start);
+                    let summed = self.timeline.take(Unit::Valu, first_sum, n * sums);
+                    ready = summed.end.max(ready) + machine.valu_latency;
+                }
+                out.ready[index] = ready;
+                began = began.min(span.start);
+                ended = ended.max(ready);
+                if kept || c == 0 {
+                    self.streamed(lhs, rows, span);
+                    parts
+                        .iter()
+                        .for_each(|&part| self.account.used(part, span.start, span.end));
+                }
+            }
+            if waits {
+                let partial = (out.rows.registers * size.min(lane_tiles)) as f64;
+                let entry = self.account.born(partial, began + machine.matmul_latency);
+                self.account
+                    .used(entry, began + machine.matmul_latency, ended);
+            }
+        }
+        self.hold(&mut out);
+        self.results.push(out.entries.clone());
+        out
+    }
+
+    /// Rows of the left operand enter the matrix units during `span`, one block of the contraction
+    /// after the other.
+    fn streamed(&mut self, lhs: &Vector, rows: [usize; 2], span: Span) {
+        let blocks = lhs.columns.groups();
+        let each = (span.end - span.start) / blocks as f64;
+        for block in 0..blocks {
+            let start = span.start + block as f64 * each;
+            let group = Group {
+                index: 0,
+                row: rows[0],
+                rows: rows[1] - rows[0],
+                column: block * lhs.columns.step,
+                columns: lhs.columns.size(block),
+            };
+            let end = start + each;
+            self.used(lhs, &group, Span { start, end });
+        }
+    }
+
+    /// The operands of a product as they enter the matrix units: transposed, split into parts for an
+    /// exact product. What is still in memory is loaded.
+    fn operands(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> (Vector, Vector) {
+        let bf16 = lhs.bits == 16;
+        let exact = p.passes > 1.0;
+        let mut lhs = lhs.clone();
+        let mut rhs = Operand::new(rhs, !p.transpose_rhs);
+        let dim = self.machine.target.mxu_dim.value;
+        let first = match p.transpose_rhs {
+            true => dim / (8 * 32 / rhs.value.bits as usize),
+            false => dim / 128,
+        };
+        if p.transpose_lhs {
+            // f32 operands of a single pass are packed first.
+            let packed = match (bf16, exact, self.machine.new_units()) {
+                (true, _, false) | (false, false, true) => 0.5,
+                (false, false, false) => self.machine.packed_transposes(),
+                _ => 1.0,
+            };
+            for k in 0..GROUPS {
+                self.fetch(&mut rhs, k, [0, first], exact);
+            }
+            let per = 8 * 32 / lhs.bits as usize;
+            let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
+            lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed);
+        }
+        // Along the contraction, both at once, for the first columns of the result; then the others.
+        let mut lhs = Operand::new(&lhs, false);
+        for k in 0..GROUPS {
+            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
+            self.fetch(&mut rhs, k, [0, first], exact);
+        }
+        for k in 0..GROUPS {
+            self.fetch(&mut rhs, k, [first, usize::MAX], exact);
+        }
+        for operand in [&mut lhs, &mut rhs] {
+            if exact {
+                operand.value.loads = None;
+                operand.value.ready = std::mem::take(&mut operand.split);
+                self.hold_part(&mut operand.value, self.machine.temporaries);
+            }
+        }
+        (lhs.value, rhs.value)
+    }
+
+    /// Loads step `k` of an operand along the contraction, in part of its other dimension, and
+    /// splits it for an exact product.
+    fn fetch(&mut self, operand: &mut Operand, k: usize, [from, to]: [usize; 2], exact: bool) {
+        if operand.value.loads.is_none() && !exact {
+            return;
+        }
+        let value = operand.value.clone();
+        let along = if operand.contracts_rows {
+            value.rows
+        } else {
+            value.columns
+        };
+        let across = if operand.contracts_rows {
+            value.columns
+        } else {
+            value.rows
+        };
+        let groups = along.groups();
+        for a in k * groups / GROUPS..(k + 1) * groups / GROUPS {
+            for b in 0..across.groups() {
+                if !(from..to).contains(&(b * across.step)) {
+                    continue;
+                }
+                let (r, c) = if operand.contracts_rows {
+                    (a, b)
+                } else {
+                    (b, a)
+                };
+                let index = r * value.columns.groups() + c;
+                let group = Group {
+                    index,
+                    row: r * value.rows.step,
+                    rows: value.rows.size(r),
+                    column: c * value.columns.step,
+                    columns: value.columns.size(c),
+                };
+                let ready = self.ready(&value, group.row_range(), group.column_range());
+                if exact && operand.split[index] == 0.0 {
+                    let valu = group.registers() * SPLIT;
+                    let span = self.timeline.take(Unit::Valu, ready, valu);
+                    self.used(&value, &group, span);
+                    operand.split[index] = span.end + self.machine.valu_latency;
+                }
+            }
+        }
+    }
+}
+
+/// Products that run ahead of what reads the first of their results.
+const AHEAD: usize = 4;
+
+/// Vector operations that split an f32 register into the parts of an exact product.
+const SPLIT: f64 = 5.5;
+
+/// An operand on its way to the matrix units.
+struct Operand {
+    value: Vector,
+    /// Whether its rows are contracted.
+    contracts_rows: bool,
+    /// When the parts of each group are there; 0 as long as they are not made.
+    split: Vec<f64>,
+}
+
+impl Operand {
+    fn new(value: &Vector, contracts_rows: bool) -> Self {
+        let groups = value.rows.groups() * value.columns.groups();
+        Self {
+            value: value.clone(),
+            contracts_rows,
+            split: vec![0.0; groups],
+        }
+    }
+}

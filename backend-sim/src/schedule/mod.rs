@@ -1,0 +1,243 @@
+//! Predicts the static schedule that the TPU compiler makes of a Mosaic module.
+//!
+//! The compiler unrolls vector operations into registers, places them on the slots of very long
+//! instructions, one straight-line block at a time, and stores what does not fit in the registers.
+//! [`schedule`] does the same, in groups of registers and without its heuristics: each group takes the
+//! first free slots of its unit after its operands are there.
+
+mod account;
+mod block;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod unit;
+mod usage;
+mod vector;
+mod walk;
+
+use thiserror::Error;
+use tilecast_tpu::mosaic::{Module, TypeKind};
+
+use crate::grid::{Grid, GridError, Scalars};
+use crate::signature::{Signature, SignatureError};
+
+pub use unit::{Machine, Unit};
+use usage::Usage;
+use walk::Walk;
+
+/// Why a schedule cannot be predicted.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// The kernel's signature cannot be read.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// The kernel's grid cannot be read.
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    /// An operation that the model does not know.
+    #[error("line {line}: the cost model does not know `{op}`")]
+    UnknownOp {
+        /// Its name.
+        op: String,
+        /// Its line in the text, 0 if there is none.
+        line: u32,
+    },
+}
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From HBM to VMEM.
+    Load,
+    /// From VMEM to HBM.
+    Store,
+}
+
+/// A copy that a kernel makes itself.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Transfer {
+    /// Which way.
+    pub direction: Direction,
+    /// Size.
+    pub bytes: f64,
+    /// How often in a grid step.
+    pub times: f64,
+}
+
+/// A straight-line block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Region {
+    /// How often it runs in a grid step.
+    pub times: f64,
+    /// Cycles of one run.
+    pub cycles: f64,
+    /// Slots taken in one run, in the order of [`Unit::ALL`].
+    pub slots: [f64; Unit::COUNT],
+    /// Most registers that hold values at once.
+    pub registers: f64,
+}
+
+/// One grid step.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StepSchedule {
+    /// Its blocks, in order.
+    pub regions: Vec<Region>,
+    /// Copies it starts.
+    pub transfers: Vec<Transfer>,
+    /// Branches taken or not.
+    pub branches: f64,
+    /// Iterations of rolled loops.
+    pub iterations: f64,
+    /// Branches whose condition depends on data; taken to be taken.
+    pub unknown_conditions: usize,
+    /// Loops whose number of iterations depends on data; taken to be one.
+    pub unknown_trips: usize,
+}
+
+impl StepSchedule {
+    /// Cycles of the body.
+    pub fn cycles(&self, machine: &Machine) -> f64 {
+        let regions: f64 = self
+            .regions
+            .iter()
+            .map(|region| region.times * region.cycles)
+            .sum();
+        regions + self.branches * machine.region_cycles + self.iterations * machine.loop_cycles
+    }
+
+    /// Slots taken of a unit.
+    pub fn slots(&self, unit: Unit) -> f64 {
+        let slots = |region: &Region| region.times * region.slots[unit as usize];
+        self.regions.iter().map(slots).sum()
+    }
+}
+
+/// Grid steps that run the same code.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepKind {
+    /// How many there are.
+    pub times: u64,
+    /// One of them.
+    pub at: Vec<i64>,
+    /// What each does.
+    pub schedule: StepSchedule,
+}
+
+/// A kernel on one core.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelSchedule {
+    /// Kinds of steps.
+    pub kinds: Vec<StepKind>,
+    /// Number of operands with a window.
+    pub windows: usize,
+    /// Grid axes of more than one step.
+    pub axes: usize,
+    /// Whether scalars are prefetched.
+    pub prefetched: bool,
+    /// Scratch that is never read where it is stored; the compiler drops it.
+    pub dropped: Vec<usize>,
+}
+
+impl KernelSchedule {
+    /// Cycles of all steps, copies not waited for.
+    pub fn cycles(&self, machine: &Machine) -> f64 {
+        let around = self.step_cycles(machine);
+        let steps: f64 = (self.kinds.iter())
+            .map(|kind| kind.times as f64 * (kind.schedule.cycles(machine) + around))
+            .sum();
+        // A pipeline of several steps starts with one that only fetches and ends with one that only writes.
+        let count: u64 = self.kinds.iter().map(|kind| kind.times).sum();
+        steps + if count > 1 { 2.0 * around } else { 0.0 }
+    }
+
+    /// Cycles around the body of a step.
+    pub fn step_cycles(&self, machine: &Machine) -> f64 {
+        let [fixed, window, axis, prefetched] = machine.step_cycles;
+        let windows = self.windows as f64;
+        let scalars = f64::from(u8::from(self.prefetched));
+        if self.windows == 0 {
+            return 0.0;
+        }
+        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
+    }
+
+    /// Slots in VMEM for the registers that the file does not hold.
+    pub fn spill_slots(&self, machine: &Machine) -> u64 {
+        (self.registers() - machine.registers).max(0.0) as u64
+    }
+
+    /// Most registers that hold values at once.
+    pub fn registers(&self) -> f64 {
+        (self.kinds.iter().flat_map(|kind| &kind.schedule.regions))
+            .map(|region| region.registers)
+            .fold(0.0, f64::max)
+    }
+}
+
+/// The schedule of the kernel of `module`, nothing known of its prefetched scalars.
+///
+/// # Errors
+/// No kernel, or an operation that the model does not know.
+pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, ScheduleError> {
+    let signature = Signature::read(module)?;
+    let cores = if machine.target.name == "v5p" { 2 } else { 1 };
+    let grid = Grid::new(module, &signature, &Scalars::default(), cores)?;
+    schedule_grid(module, machine, &signature, &grid, &Scalars::default())
+}
+
+/// The schedule of one step of each [body](Grid::bodies) of a grid.
+///
+/// # Errors
+/// An operation that the model does not know.
+pub fn schedule_grid(
+    module: &Module,
+    machine: &Machine,
+    signature: &Signature,
+    grid: &Grid,
+    scalars: &Scalars,
+) -> Result<KernelSchedule, ScheduleError> {
+    let usage = Usage::of(module);
+    let varies = signature.varies(module);
+    let mut scratch = scratch(module, signature);
+    let read_by_scalars = signature.read_by_scalars(module);
+    scratch.retain(|value| !read_by_scalars.contains(value));
+    let steps = |forwarded: &[bool]| -> Result<KernelSchedule, ScheduleError> {
+        let mut read = vec![false; module.value_count()];
+        let mut kinds = Vec::new();
+        for body in &grid.bodies {
+            let walk = Walk::new(module, machine, forwarded, &usage, &varies);
+            let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
+            read.iter_mut()
+                .zip(reads)
+                .for_each(|(all, one)| *all |= one);
+            kinds.push(StepKind {
+                times: body.times,
+                at: body.at.clone(),
+                schedule,
+            });
+        }
+        Ok(KernelSchedule {
+            kinds,
+            windows: signature.operands.len(),
+            axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
+            prefetched: !signature.scalars.is_empty(),
+            dropped: scratch.iter().copied().filter(|&i| !read[i]).collect(),
+        })
+    };
+    let mut forwarded = vec![false; module.value_count()];
+    let schedule = steps(&forwarded)?;
+    if schedule.dropped.is_empty() {
+        return Ok(schedule);
+    }
+    schedule.dropped.iter().for_each(|&i| forwarded[i] = true);
+    steps(&forwarded)
+}
+
+/// Arguments that are scratch in VMEM.
+fn scratch(module: &Module, signature: &Signature) -> Vec<usize> {
+    (signature.scratch.iter())
+        .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
+        .map(|value| value.index())
+        .collect()
+}

@@ -1,0 +1,164 @@
+//! Probes of one operation, against what libtpu 0.0.51 schedules for them.
+
+use tilecast_core::target::TARGETS;
+use tilecast_tpu::mosaic::Module;
+
+use super::*;
+
+/// A kernel of one block over operands in VMEM.
+fn probe(arguments: &[&str], body: &str) -> Module {
+    let arguments: Vec<String> = (arguments.iter().enumerate())
+        .map(|(i, shape)| format!("%arg{i}: memref<{shape}, #tpu.memory_space<vmem>>"))
+        .collect();
+    let text = format!(
+        "module @probe {{\n  func.func @probe({}) attributes {{tpu.core_type = #tpu.core_type<tc>}} {{\n    \
+         %c0 = arith.constant 0 : index\n{body}\n    return\n  }}\n}}",
+        arguments.join(", ")
+    );
+    Module::parse(&text).unwrap()
+}
+
+fn load(name: &str, argument: usize, shape: &str) -> String {
+    format!(
+        "    {name} = vector.load %arg{argument}[%c0, %c0] : memref<{shape}, #tpu.memory_space<vmem>>, \
+         vector<{shape}>\n"
+    )
+}
+
+fn store(name: &str, argument: usize, shape: &str) -> String {
+    format!(
+        "    tpu.vector_store %arg{argument}[%c0, %c0], {name} {{strides = array<i32>}} : \
+         memref<{shape}, #tpu.memory_space<vmem>>, vector<{shape}>, \n"
+    )
+}
+
+/// Cycles on v4, v5e, v5p, v6e and v7x.
+fn cycles(module: &Module) -> [f64; 5] {
+    ["v4", "v5e", "v5p", "v6e", "v7x"].map(|name| {
+        let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+        let machine = Machine::new(target);
+        schedule(module, &machine).unwrap().cycles(&machine)
+    })
+}
+
+fn assert_near(predicted: [f64; 5], measured: [f64; 5], tolerance: f64) {
+    for (p, m) in predicted.iter().zip(measured) {
+        assert!(
+            (p / m - 1.0).abs() <= tolerance,
+            "predicted {predicted:.2?}, measured {measured:?}, tolerance {tolerance}"
+        );
+    }
+}
+
+fn matmul(m: usize, k: usize, n: usize) -> Module {
+    let (lhs, rhs, out) = (
+        format!("{m}x{k}xbf16"),
+        format!("{k}x{n}xbf16"),
+        format!("{m}x{n}xf32"),
+    );
+    let product = format!(
+        "    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n    %2 = tpu.matmul %0, %1, %cst \
+         {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], [0, 0, 1, 1], [], []>}} : \
+         vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
+    );
+    let body = load("%0", 0, &lhs) + &load("%1", 1, &rhs) + &product + &store("%2", 2, &out);
+    probe(&[&lhs, &rhs, &out], &body)
+}
+
+fn exp() -> Module {
+    let shape = "1024x1024xf32";
+    let exp = format!("    %1 = math.exp %0 : vector<{shape}>\n");
+    let body = load("%0", 0, shape) + &exp + &store("%1", 1, shape);
+    probe(&[shape, shape], &body)
+}
+
+#[test]
+fn products_take_the_rate_of_the_units_and_a_latency() {
+    assert_near(
+        cycles(&matmul(512, 512, 512)),
+        [2228.0, 2220.0, 2230.0, 783.0, 798.0],
+        0.10,
+    );
+    assert_near(
+        cycles(&matmul(1024, 512, 1024)),
+        [8371.0, 8396.0, 8406.0, 2325.0, 2338.0],
+        0.06,
+    );
+}
+
+#[test]
+fn exponentials_are_bound_by_their_unit() {
+    let registers = 1024.0;
+    assert_near(
+        cycles(&exp()).map(|c| c / registers),
+        [2.0, 1.0, 1.0, 1.0, 1.0],
+        0.12,
+    );
+}
+
+#[test]
+fn column_sums_are_bound_by_loads_and_additions() {
+    let (from, to) = ("1024x1024xf32", "1x1024xf32");
+    let sum = "    %cst = arith.constant dense<0.000000e+00> : vector<1024xf32>\n    \
+         %1 = vector.multi_reduction <add>, %0, %cst [0] : vector<1024x1024xf32> to vector<1024xf32>\n    \
+         %2 = vector.shape_cast %1 : vector<1024xf32> to vector<1x1024xf32>\n";
+    let body = load("%0", 0, from) + sum + &store("%2", 1, to);
+    let per_register = cycles(&probe(&[from, to], &body)).map(|c| c / 1024.0);
+    assert_near(per_register, [1.15, 0.5, 0.5, 0.55, 0.55], 0.35);
+}
+
+#[test]
+fn twice_the_rows_are_twice_the_work() {
+    let (once, twice) = (matmul(512, 512, 512), matmul(1024, 512, 512));
+    let target = TARGETS.iter().find(|target| target.name == "v5e").unwrap();
+    let machine = Machine::new(target);
+    let slots = |module| {
+        let kernel = schedule(module, &machine).unwrap();
+        Unit::ALL.map(|unit| kernel.kinds[0].schedule.slots(unit))
+    };
+    let (one, two) = (slots(&once), slots(&twice));
+    for unit in [Unit::Mxu, Unit::Pop, Unit::Store] {
+        assert!(
+            (two[unit as usize] / one[unit as usize] - 2.0).abs() < 1e-6,
+            "{unit:?}"
+        );
+    }
+    assert_eq!(two[Unit::Push as usize], one[Unit::Push as usize]);
+}
+
+#[test]
+fn what_nothing_needs_is_dropped_and_what_repeats_is_done_once() {
+    let shape = "256x512xf32";
+    let exp = |to: &str, from: &str| format!("    {to} = math.exp {from} : vector<{shape}>\n");
+    let once = load("%0", 0, shape) + &exp("%1", "%0") + &store("%1", 1, shape);
+    let more = load("%0", 0, shape)
+        + &load("%4", 0, shape)
+        + &exp("%1", "%0")
+        + &exp("%2", "%4")
+        + &exp("%3", "%2")
+        + &format!("    %5 = arith.maximumf %1, %2 : vector<{shape}>\n")
+        + &store("%5", 1, shape);
+    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v6e").unwrap());
+    let eup = |body: &str| {
+        let kernel = schedule(&probe(&[shape, shape], body), &machine).unwrap();
+        kernel.kinds[0].schedule.slots(Unit::Eup)
+    };
+    assert_eq!(eup(&once), 128.0);
+    assert_eq!(eup(&more), 128.0);
+}
+
+#[test]
+fn an_unknown_operation_is_named_with_its_line() {
+    let shape = "8x128xf32";
+    let odd = "    %1 = \"tpu.unheard_of\"(%0) : (vector<8x128xf32>) -> vector<8x128xf32>\n";
+    let body = load("%0", 0, shape) + odd + &store("%1", 1, shape);
+    let machine = Machine::new(&TARGETS[0]);
+    let error = schedule(&probe(&[shape, shape], &body), &machine).unwrap_err();
+    assert_eq!(
+        error,
+        ScheduleError::UnknownOp {
+            op: "tpu.unheard_of".into(),
+            line: 5
+        }
+    );
+}

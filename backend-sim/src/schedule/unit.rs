@@ -1,0 +1,341 @@
+//! The units of a core that a schedule fills, and how fast and how late each of them answers.
+
+use tilecast_core::target::{Generation, Target};
+
+/// A unit, or a kind of slot of an instruction bundle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Rows streamed through the matrix units, in cycles of one unit.
+    Mxu,
+    /// Weights pushed into the matrix units, in cycles of one unit.
+    Push,
+    /// Vector ALU slots.
+    Valu,
+    /// The transcendental unit.
+    Eup,
+    /// Results taken from the matrix, transcendental and cross-lane units.
+    Pop,
+    /// Cross-lane units, in cycles of one unit.
+    Xlu,
+    /// Registers loaded from VMEM.
+    Load,
+    /// Registers stored to VMEM.
+    Store,
+}
+
+impl Unit {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+
+    /// All units.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Mxu,
+        Self::Push,
+        Self::Valu,
+        Self::Eup,
+        Self::Pop,
+        Self::Xlu,
+        Self::Load,
+        Self::Store,
+    ];
+}
+
+/// Figures of a target that are fitted.
+#[derive(Clone, Copy, Debug)]
+struct Fitted {
+    valu_slots: f64,
+    eup_slots: f64,
+    pop_slots: f64,
+    xlu_slots: f64,
+    load_slots: f64,
+    store_slots: f64,
+    valu_latency: f64,
+    load_latency: f64,
+    eup_latency: f64,
+    reduce_latency: f64,
+    transpose_latency: f64,
+    matmul_latency: f64,
+    region_cycles: f64,
+    step_cycles: [f64; 4],
+    spill_cycles: f64,
+}
+
+/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each
+/// target (`examples/fit.rs`).
+const FITTED: [(&str, Fitted); 5] = [
+    (
+        "v4",
+        Fitted {
+            valu_slots: 1.98,
+            eup_slots: 0.50,
+            pop_slots: 1.80,
+            xlu_slots: 1.88,
+            load_slots: 0.96,
+            store_slots: 1.00,
+            valu_latency: 0.26,
+            load_latency: 1.95,
+            eup_latency: 12.96,
+            reduce_latency: 98.52,
+            transpose_latency: 89.46,
+            matmul_latency: 83.00,
+            region_cycles: 16.09,
+            step_cycles: [-50.07, 19.00, 26.06, 7.00],
+            spill_cycles: 0.00,
+        },
+    ),
+    (
+        "v5e",
+        Fitted {
+            valu_slots: 3.92,
+            eup_slots: 1.00,
+            pop_slots: 1.80,
+            xlu_slots: 2.91,
+            load_slots: 2.91,
+            store_slots: 1.00,
+            valu_latency: 0.47,
+            load_latency: 1.62,
+            eup_latency: 1.79,
+            reduce_latency: 103.96,
+            transpose_latency: 136.96,
+            matmul_latency: 125.00,
+            region_cycles: 19.18,
+            step_cycles: [-31.47, 15.00, 20.40, 3.00],
+            spill_cycles: 0.05,
+        },
+    ),
+    (
+        "v5p",
+        Fitted {
+            valu_slots: 4.00,
+            eup_slots: 1.00,
+            pop_slots: 1.87,
+            xlu_slots: 3.00,
+            load_slots: 2.95,
+            store_slots: 1.00,
+            valu_latency: 0.01,
+            load_latency: 2.70,
+            eup_latency: 3.91,
+            reduce_latency: 156.78,
+            transpose_latency: 132.90,
+            matmul_latency: 125.00,
+            region_cycles: 18.04,
+            step_cycles: [-41.78, 25.48, 26.53, 9.00],
+            spill_cycles: 0.00,
+        },
+    ),
+    (
+        "v6e",
+        Fitted {
+            valu_slots: 3.50,
+            eup_slots: 1.00,
+            pop_slots: 1.39,
+            xlu_slots: 1.94,
+            load_slots: 2.19,
+            store_slots: 1.86,
+            valu_latency: 0.04,
+            load_latency: 0.45,
+            eup_latency: 1.65,
+            reduce_latency: 185.32,
+            transpose_latency: 3.13,
+            matmul_latency: 178.56,
+            region_cycles: 18.14,
+            step_cycles: [-16.40, 18.00, 25.30, 8.00],
+            spill_cycles: 0.00,
+        },
+    ),
+    (
+        "v7x",
+        Fitted {
+            valu_slots: 3.96,
+            eup_slots: 1.00,
+            pop_slots: 1.94,
+            xlu_slots: 1.71,
+            load_slots: 2.70,
+            store_slots: 1.80,
+            valu_latency: 5.12,
+            load_latency: 1.47,
+            eup_latency: 3.13,
+            reduce_latency: 176.17,
+            transpose_latency: 0.58,
+            matmul_latency: 135.00,
+            region_cycles: 24.00,
+            step_cycles: [19.55, 25.00, 31.29, 4.00],
+            spill_cycles: 0.03,
+        },
+    ),
+];
+
+/// Registers that the compiler keeps for what passes through, from the spill slots of block products.
+const PASSING_REGISTERS: f64 = 20.0;
+
+/// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
+/// the use of its result.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The target.
+    pub target: &'static Target,
+    /// Slots per cycle of each unit, in the order of [`Unit::ALL`].
+    pub slots_per_cycle: [f64; Unit::COUNT],
+    /// Cycles from a vector operation to its use.
+    pub valu_latency: f64,
+    /// Cycles from a load to its use.
+    pub load_latency: f64,
+    /// Cycles from a transcendental operation to its pop.
+    pub eup_latency: f64,
+    /// Cycles from a lane reduction to its pop.
+    pub reduce_latency: f64,
+    /// Cycles from the last row of a transposition to its first result.
+    pub transpose_latency: f64,
+    /// Cycles from a row entering a matrix unit to its result.
+    pub matmul_latency: f64,
+    /// Vector registers that hold values across a block; the compiler keeps the others for what it
+    /// moves through.
+    pub registers: f64,
+    /// Part of the result of an element-wise operation that is alive at a time.
+    pub temporaries: f64,
+    /// Cycles that a value adds which is stored for want of registers and loaded again.
+    pub spill_cycles: f64,
+    /// Cycles of a branch and the code around a predicated region.
+    pub region_cycles: f64,
+    /// Scalar cycles around a step: fixed; for each window; for each grid axis of more than one
+    /// step; for each window whose index map sees prefetched scalars.
+    pub step_cycles: [f64; 4],
+    /// Cycles of an iteration of a rolled loop beyond its body.
+    pub loop_cycles: f64,
+}
+
+impl Machine {
+    /// The machine of a target.
+    pub fn new(target: &'static Target) -> Self {
+        let units = target.mxu_count.value as f64;
+        // A generation that is not in the table is like the newest that is.
+        let fitted = (FITTED.iter().find(|(name, _)| *name == target.name))
+            .unwrap_or(&FITTED[FITTED.len() - 1])
+            .1;
+        Self {
+            target,
+            slots_per_cycle: [
+                units,
+                units,
+                fitted.valu_slots,
+                fitted.eup_slots,
+                fitted.pop_slots,
+                fitted.xlu_slots,
+                fitted.load_slots,
+                fitted.store_slots,
+            ],
+            valu_latency: fitted.valu_latency,
+            load_latency: fitted.load_latency,
+            eup_latency: fitted.eup_latency,
+            reduce_latency: fitted.reduce_latency,
+            transpose_latency: fitted.transpose_latency,
+            matmul_latency: fitted.matmul_latency,
+            registers: target.vregs.value.unwrap_or(64) as f64 - PASSING_REGISTERS,
+            temporaries: 0.15,
+            spill_cycles: fitted.spill_cycles,
+            region_cycles: fitted.region_cycles,
+            loop_cycles: 10.0,
+            step_cycles: fitted.step_cycles,
+        }
+    }
+
+    /// Loads and vector operations for each register of packed elements that goes to a matrix unit
+    /// from VMEM, whose tiles are half as high as the unit's.
+    pub fn half_tile_loads(&self) -> (f64, f64) {
+        match self.target.generation {
+            Generation::V4 => (1.0, 3.0),
+            Generation::V5e | Generation::V5p => (2.0, 1.0),
+            Generation::V6e => (1.0, 0.0),
+            _ => (1.0, 0.0),
+        }
+    }
+
+    /// Vector operations for each packed register of weights from memory whose halves are loaded apart.
+    pub fn combined_weights(&self, n: usize) -> f64 {
+        f64::from(u8::from(self.new_units() && n >= 1024))
+    }
+
+    /// Whether the left operand of a product, read from memory, stays in registers for all columns.
+    pub fn keeps_lhs(&self, bf16: bool, k: usize, transpose_rhs: bool) -> bool {
+        match self.target.generation {
+            Generation::V4 | Generation::V5e | Generation::V5p => bf16,
+            Generation::V6e => bf16 && k > 512,
+            _ => bf16 && transpose_rhs && k > 512,
+        }
+    }
+
+    /// Registers that the parts of an f32 register take which is split for an exact product.
+    pub fn split_registers(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 2.3,
+            Generation::V5e | Generation::V5p => 4.3,
+            Generation::V6e => 4.8,
+            _ => 3.4,
+        }
+    }
+
+    /// Vector operations for each packed register that is loaded to be transposed.
+    pub fn transposed_loads(&self) -> (f64, f64) {
+        match self.target.generation {
+            Generation::V4 => (1.0, 2.0),
+            _ => self.half_tile_loads(),
+        }
+    }
+
+    /// How much longer weights take to push that are stored transposed.
+    pub fn transposed_push(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 1.0,
+            _ => 2.0,
+        }
+    }
+
+    /// Whether f32 weights of a single pass are packed before they are pushed.
+    pub fn packs_weights(&self) -> bool {
+        matches!(self.target.generation, Generation::V4 | Generation::V7x)
+    }
+
+    /// Transpositions for each f32 register that is packed to bf16 on the way.
+    pub fn packed_transposes(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 0.5,
+            _ => 0.25,
+        }
+    }
+
+    /// The figures that are fitted to schedules, by name.
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 18] {
+        let [fixed, window, axis, prefetched] = &mut self.step_cycles;
+        let [_, _, valu, eup, pop, xlu, load, store] = &mut self.slots_per_cycle;
+        [
+            ("valu_slots", valu),
+            ("eup_slots", eup),
+            ("pop_slots", pop),
+            ("xlu_slots", xlu),
+            ("load_slots", load),
+            ("store_slots", store),
+            ("valu_latency", &mut self.valu_latency),
+            ("load_latency", &mut self.load_latency),
+            ("eup_latency", &mut self.eup_latency),
+            ("reduce_latency", &mut self.reduce_latency),
+            ("transpose_latency", &mut self.transpose_latency),
+            ("matmul_latency", &mut self.matmul_latency),
+            ("region_cycles", &mut self.region_cycles),
+            ("step_fixed", fixed),
+            ("step_window", window),
+            ("step_axis", axis),
+            ("step_prefetched", prefetched),
+            ("spill_cycles", &mut self.spill_cycles),
+        ]
+    }
+
+    /// From v6e on: larger matrix units, exact reciprocals, bf16 vectors.
+    pub fn new_units(&self) -> bool {
+        self.target.generation >= Generation::V6e
+    }
+
+    /// From v7x on: the matrix units sum over blocks of the contraction themselves.
+    pub fn accumulates(&self) -> bool {
+        self.target.generation >= Generation::V7x
+    }
+}

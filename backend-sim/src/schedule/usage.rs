@@ -1,0 +1,87 @@
+//! [`Usage`]: what becomes of each value of a module, which decides how it is made.
+
+use tilecast_tpu::mosaic::tpu::DotDimensionNumbers;
+use tilecast_tpu::mosaic::{Definition, Module, Op, Value};
+
+/// How values are used, by their index.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    live: Vec<bool>,
+    products_only: Vec<bool>,
+    transposed_lhs: Vec<bool>,
+}
+
+impl Usage {
+    /// Looks at every operation of `module`.
+    pub(crate) fn of(module: &Module) -> Self {
+        let count = module.value_count();
+        let mut usage = Self {
+            live: vec![false; count],
+            products_only: vec![true; count],
+            transposed_lhs: vec![false; count],
+        };
+        let mut work: Vec<Value> = Vec::new();
+        module.walk(module.root(), &mut |op| {
+            let operands = module.operands(op);
+            let product = module.op_name(op) == "tpu.matmul";
+            for value in operands {
+                usage.products_only[value.index()] &= product;
+            }
+            if product && transposed(module, op).0 {
+                usage.transposed_lhs[operands[0].index()] = true;
+            }
+            // What has no result or holds other operations is there for its effects.
+            if module.results(op).is_empty() || module.entry(op, 0).is_some() {
+                work.extend(operands);
+            }
+        });
+        while let Some(value) = work.pop() {
+            if std::mem::replace(&mut usage.live[value.index()], true) {
+                continue;
+            }
+            if let Definition::Result(op, _) = module.definition(value) {
+                work.extend(module.operands(op));
+            }
+        }
+        usage
+    }
+
+    /// Whether an effect depends on it; the compiler drops what computes the others.
+    pub(crate) fn live(&self, value: Value) -> bool {
+        self.live[value.index()]
+    }
+
+    /// Whether products are all that reads it.
+    pub(crate) fn products_only(&self, value: Value) -> bool {
+        self.products_only[value.index()]
+    }
+
+    /// Whether it is the left operand of a product that contracts its rows.
+    pub(crate) fn transposed_lhs(&self, value: Value) -> bool {
+        self.transposed_lhs[value.index()]
+    }
+}
+
+/// Whether the operands of a product are stored transposed.
+pub(crate) fn transposed(module: &Module, op: Op) -> (bool, bool) {
+    let flag = |name: &str| module.bool_attribute(op, name).unwrap_or(false);
+    let numbers = (module.attribute_of(op, "dimension_numbers"))
+        .and_then(|attribute| DotDimensionNumbers::read(module, attribute));
+    let Some(numbers) = numbers else {
+        return (flag("transpose_lhs"), flag("transpose_rhs"));
+    };
+    let last = |i: usize| {
+        let shape = module.value_kind(module.operands(op)[i]).shape();
+        shape.map_or(0, <[i64]>::len) as i64 - 1
+    };
+    (
+        numbers
+            .lhs_contracting
+            .first()
+            .is_some_and(|&d| d != last(0)),
+        numbers
+            .rhs_contracting
+            .first()
+            .is_some_and(|&d| d == last(1)),
+    )
+}

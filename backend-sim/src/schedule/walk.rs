@@ -1,0 +1,378 @@
+//! [`Walk`]: follows a kernel through one grid step and schedules its blocks.
+//!
+//! Scalars are computed, so that conditions are decided and loop trips known; vectors are placed on
+//! the units of the core. A predicated region, a loop body and what stands between them are blocks of
+//! their own: the compiler's scheduler does not move work across a branch.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
+use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
+
+use super::block::{Block, Cost};
+use super::unit::{Machine, Unit};
+use super::usage::Usage;
+use super::vector::Vector;
+use super::{Region, ScheduleError, StepSchedule, Transfer};
+use crate::signature::Signature;
+
+mod memory;
+mod operations;
+mod repeats;
+mod scalars;
+
+use repeats::Repeats;
+
+/// What a value is known to be.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// Nothing yet, or nothing a schedule needs.
+    Nothing,
+    /// A number; none if it depends on data.
+    Scalar(Option<i64>),
+    /// Registers.
+    Vector(Rc<Vector>),
+    /// A part of a memory.
+    Memory(Rc<View>),
+}
+
+/// A part of a memory.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct View {
+    /// The argument or allocation it is a part of.
+    pub(crate) root: usize,
+    /// Whether it is in VMEM.
+    pub(crate) vmem: bool,
+    /// First element along each dimension of the root; none if it depends on data.
+    pub(crate) start: Option<Vec<i64>>,
+    /// Dimensions of the root that the view still has.
+    pub(crate) kept: Vec<usize>,
+}
+
+/// A part of a memory that was written in the block, and what with.
+#[derive(Clone, Debug)]
+struct Stored {
+    start: Vec<i64>,
+    size: Vec<i64>,
+    end: f64,
+    value: Rc<Vector>,
+}
+
+/// A kernel at one grid step.
+pub(super) struct Walk<'m> {
+    module: &'m Module,
+    machine: &'m Machine,
+    known: Vec<Known>,
+    block: Block<'m>,
+    stored: HashMap<usize, Vec<Stored>>,
+    repeats: Repeats<'m>,
+    /// Memories that are only read where they were written in the same block.
+    forwarded: &'m [bool],
+    /// For each memory, whether it was read from VMEM.
+    pub(crate) read: Vec<bool>,
+    usage: &'m Usage,
+    /// For each value, whether it is known only at run time.
+    varies: &'m [bool],
+    /// Memories of prefetched scalars and their elements, zeros where there are none.
+    scalars: HashMap<usize, Option<Vec<i64>>>,
+    done: StepSchedule,
+    /// Operations that a branch or loop have in common with nothing else.
+    multiplier: f64,
+}
+
+impl<'m> Walk<'m> {
+    pub(crate) fn new(
+        module: &'m Module,
+        machine: &'m Machine,
+        forwarded: &'m [bool],
+        usage: &'m Usage,
+        varies: &'m [bool],
+    ) -> Self {
+        Self {
+            module,
+            machine,
+            known: vec![Known::Nothing; module.value_count()],
+            block: Block::new(machine, 1),
+            stored: HashMap::new(),
+            repeats: Repeats::new(module.value_count()),
+            forwarded,
+            read: vec![false; module.value_count()],
+            usage,
+            varies,
+            scalars: HashMap::new(),
+            done: StepSchedule::default(),
+            multiplier: 1.0,
+        }
+    }
+
+    /// Runs the function with these grid indices and prefetched scalars; other arguments are memories
+    /// or unknown.
+    pub(crate) fn run(
+        mut self,
+        signature: &Signature,
+        at: &[i64],
+        prefetched: &[Option<Vec<i64>>],
+    ) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+        let function = signature.function;
+        let Some(entry) = self.module.entry(function, 0) else {
+            return Ok((self.done, self.read));
+        };
+        self.scalars = (signature.scalars.iter().enumerate())
+            .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
+            .collect();
+        for (i, &argument) in self.module.arguments(entry).iter().enumerate() {
+            let known = match at.get(i) {
+                Some(&index) => Known::Scalar(Some(index)),
+                None => self.argument(argument),
+            };
+            self.known[argument.index()] = known;
+        }
+        self.ops(entry)?;
+        self.end_block();
+        Ok((self.done, self.read))
+    }
+
+    fn argument(&self, value: ir::Value) -> Known {
+        match self.module.value_kind(value) {
+            TypeKind::Memref { shape, .. } => Known::Memory(Rc::new(View {
+                root: value.index(),
+                vmem: self.in_vmem(value),
+                start: Some(vec![0; shape.len()]),
+                kept: (0..shape.len()).collect(),
+            })),
+            TypeKind::Vector { .. } => Known::Nothing,
+            _ => Known::Scalar(None),
+        }
+    }
+
+    fn in_vmem(&self, value: ir::Value) -> bool {
+        let space = memory_space(self.module, self.module.value_type(value));
+        matches!(space, None | Some(MemorySpace::Vmem))
+    }
+
+    fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
+        for &op in self.module.block_ops(block) {
+            if self.dead(op) || self.repeated(op) {
+                continue;
+            }
+            match self.module.op_name(op) {
+                "scf.if" => self.branch(op)?,
+                "scf.for" => self.repeat(op)?,
+                "scf.yield" | "func.return" | "tpu.yield" => {
+                    return Ok(self.module.operands(op).to_vec());
+                }
+                "tpu.region" | "tpu.trace" => self.inline(op)?,
+                _ => self.op(op)?,
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Whether an operation only computes what nothing needs.
+    fn dead(&self, op: Op) -> bool {
+        let results = self.module.results(op);
+        let effects = results.is_empty() || self.module.entry(op, 0).is_some();
+        !effects && !results.iter().any(|&value| self.usage.live(value))
+    }
+
+    fn inline(&mut self, op: Op) -> Result<(), ScheduleError> {
+        if let Some(body) = self.module.entry(op, 0) {
+            let results = self.ops(body)?;
+            self.copy(&results, self.module.results(op));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: &[ir::Value], to: &[ir::Value]) {
+        for (from, to) in from.iter().zip(to) {
+            self.known[to.index()] = self.known[from.index()].clone();
+        }
+    }
+
+    fn end_block(&mut self) {
+        let number = self.block.number + 1;
+        let block = std::mem::replace(&mut self.block, Block::new(self.machine, number));
+        self.stored.clear();
+        self.repeats.clear();
+        let cycles = block.timeline.end();
+        if cycles <= 0.0 {
+            return;
+        }
+        let pressure = block.account.pressure(self.machine.registers);
+        // Registers are assigned after the block is scheduled; stores and loads of what they do not
+        // hold find some slots free.
+        let cycles = cycles + self.machine.spill_cycles * pressure.spilled;
+        let registers = pressure.peak;
+        let region = Region {
+            times: self.multiplier,
+            cycles,
+            slots: Unit::ALL.map(|unit| block.timeline.taken(unit)),
+            registers,
+        };
+        self.done.regions.push(region);
+    }
+
+    fn branch(&mut self, op: Op) -> Result<(), ScheduleError> {
+        let is_branch = self.varies[self.module.operands(op)[0].index()];
+        if is_branch {
+            self.end_block();
+            self.done.branches += self.multiplier;
+        }
+        let condition = self.scalar(self.module.operands(op)[0]);
+        if condition.is_none() {
+            self.done.unknown_conditions += 1;
+        }
+        let taken = condition.is_none_or(|value| value != 0);
+        let region = usize::from(!taken);
+        if let Some(body) = self.module.entry(op, region) {
+            let results = self.ops(body)?;
+            self.copy(&results, self.module.results(op));
+        }
+        if is_branch {
+            self.end_block();
+        }
+        Ok(())
+    }
+
+    /// A rolled loop: one iteration stands for all if no branch in it can tell them apart.
+    fn repeat(&mut self, op: Op) -> Result<(), ScheduleError> {
+        self.end_block();
+        let operands = self.module.operands(op).to_vec();
+        let Some(body) = self.module.entry(op, 0) else {
+            return Ok(());
+        };
+        let bound = |walk: &Self, i: usize| walk.scalar(operands[i]);
+        let (first, last, step) = (bound(self, 0), bound(self, 1), bound(self, 2).unwrap_or(1));
+        let trips = match (first, last) {
+            (Some(first), Some(last)) => {
+                (last - first).max(0).div_euclid(step.max(1))
+                    + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0)
+            }
+            _ => {
+                self.done.unknown_trips += 1;
+                1
+            }
+        };
+        let arguments = self.module.arguments(body).to_vec();
+        self.copy(&operands[3..], &arguments[1..]);
+        self.copy(&operands[3..], self.module.results(op));
+        if trips == 0 {
+            return Ok(());
+        }
+        let mut branches = false;
+        self.module.walk(op, &mut |inner| {
+            branches |= inner != op && matches!(self.module.op_name(inner), "scf.if" | "scf.for");
+        });
+        const EVALUATED: i64 = 16;
+        let evaluated = if branches { trips.min(EVALUATED) } else { 1 };
+        let outer = self.multiplier;
+        self.multiplier = outer * trips as f64 / evaluated as f64;
+        for i in 0..evaluated {
+            let index = first.map(|first| first + step * (i * trips / evaluated));
+            self.known[arguments[0].index()] = Known::Scalar(index);
+            let results = self.ops(body)?;
+            self.end_block();
+            self.copy(&results, &arguments[1..]);
+            self.copy(&results, self.module.results(op));
+            self.done.iterations += self.multiplier;
+        }
+        self.multiplier = outer;
+        Ok(())
+    }
+
+    fn unknown(&self, op: Op) -> ScheduleError {
+        ScheduleError::UnknownOp {
+            op: self.module.op_name(op).into(),
+            line: self.module.line(op),
+        }
+    }
+
+    fn scalar(&self, value: ir::Value) -> Option<i64> {
+        match self.known[value.index()] {
+            Known::Scalar(number) => number,
+            _ => None,
+        }
+    }
+
+    /// The registers of a value; of a scalar, one that holds it everywhere.
+    fn vector(&self, value: ir::Value) -> Rc<Vector> {
+        match &self.known[value.index()] {
+            Known::Vector(vector) => vector.clone(),
+            _ => Rc::new(Vector::constant(self.bits(value))),
+        }
+    }
+
+    fn set(&mut self, op: Op, vector: Vector) {
+        let result = self.module.results(op)[0];
+        self.known[result.index()] = Known::Vector(Rc::new(vector));
+    }
+
+    /// Bits of an element; masks are kept per 32-bit element.
+    fn bits(&self, value: ir::Value) -> u32 {
+        let kind = self.module.value_kind(value);
+        let element = kind.element().map_or(kind, |ty| self.module.type_kind(ty));
+        match element {
+            TypeKind::Float(FloatKind::F32) => 32,
+            TypeKind::Float(kind) => kind.bits().max(4),
+            TypeKind::Integer { width, .. } if *width > 1 => (*width).min(32),
+            _ => 32,
+        }
+    }
+
+    fn shape(&self, value: ir::Value) -> Vec<i64> {
+        let shape = self.module.value_kind(value).shape();
+        shape.map(<[i64]>::to_vec).unwrap_or_default()
+    }
+
+    /// Rows and columns of registers of a value of this shape.
+    fn registers(shape: &[i64], bits: u32) -> [usize; 2] {
+        let per = (8 * 32 / bits) as usize;
+        let size = |n: i64| usize::try_from(n).unwrap_or(1);
+        match shape {
+            [] => [1, 1],
+            // In memory, one dimension fills registers from end to end.
+            [n] => [1, size(*n).div_ceil(8 * 128 * 32 / bits as usize)],
+            [lead @ .., r, c] => {
+                let lead: usize = lead.iter().map(|&n| size(n)).product();
+                [lead * size(*r).div_ceil(per), size(*c).div_ceil(128)]
+            }
+        }
+    }
+
+    fn transfer(&mut self, transfer: Transfer) {
+        self.done.transfers.push(Transfer {
+            times: self.multiplier,
+            ..transfer
+        });
+    }
+
+    /// `n` elements that stand in a column, one to a row of registers, put side by side.
+    fn line_up(&mut self, value: Rc<Vector>, n: i64) -> Rc<Vector> {
+        if !value.along_lanes || value.rows.registers == 1 {
+            return value;
+        }
+        let [rows, columns] = Self::registers(&[n], value.bits);
+        let out = Vector::new(rows, columns, value.bits, 0.0);
+        // Each row of a register is selected into its place.
+        Rc::new(self.block.regroup(&value, out, 9.0, 1.0))
+    }
+
+    fn element_wise(&mut self, op: Op, cost: Cost) {
+        let inputs: Vec<_> = (self.module.operands(op).iter())
+            .map(|&value| self.vector(value))
+            .collect();
+        let result = self.module.results(op)[0];
+        // A column of sums meets what was loaded as one dimension.
+        let inputs = match self.shape(result)[..] {
+            [n] if inputs.iter().any(|v| !v.along_lanes) => {
+                inputs.into_iter().map(|v| self.line_up(v, n)).collect()
+            }
+            _ => inputs,
+        };
+        let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
+        let bits = self.bits(result);
+        let out = self.block.element_wise(&inputs, bits, cost);
+        self.set(op, out);
+    }
+}
