@@ -16,11 +16,11 @@ use tilecast_tpu::lower::LowerError;
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, GridError, Scalars};
-use crate::memory::{MemoryError, VmemLedger};
+use crate::memory::{MemoryError, Registers, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
 use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
-use crate::trace;
+use crate::trace::Process;
 
 /// Why a module cannot be judged.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -42,6 +42,10 @@ pub enum JudgeError {
     #[error(transparent)]
     Lower(#[from] LowerError),
 }
+
+/// Said where nothing but the ledger is known.
+pub(crate) const WINDOWS_ALONE: &str =
+    "windows alone do not fit; register spills would come on top";
 
 /// A kernel on one core of a target.
 #[derive(Clone, Debug)]
@@ -86,19 +90,27 @@ pub fn judge(
         VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
     };
     // Whatever the schedule says of scratch and registers: the windows are there.
-    let all: Vec<usize> = signature.scratch.iter().map(|value| value.index()).collect();
+    let all: Vec<usize> = signature
+        .scratch
+        .iter()
+        .map(|value| value.index())
+        .collect();
     if !ledger(&all)?.fits() {
         return Ok(Judged {
             vmem: ledger(&[])?,
             steps: grid.steps(),
             cores: grid.cores,
             time: None,
-            assumptions: grid.assumptions,
+            assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
         });
     }
     let machine = Machine::new(target);
     let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
-    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(&machine), target);
+    let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
+        needed: schedule.registers() as u64,
+        held: machine.registers as u64,
+        bytes: target.vreg_bytes.value,
+    });
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
     Ok(Judged {
         vmem,
@@ -113,7 +125,7 @@ pub fn judge(
     })
 }
 
-/// A trace of the first and last `steps` grid steps, as [`trace::chrome`] writes it.
+/// What the kernel of `module` does in its first and last `steps` grid steps, by the name `title`.
 ///
 /// # Errors
 /// As for [`judge`].
@@ -123,15 +135,21 @@ pub fn trace(
     scalars: &Scalars,
     title: &str,
     steps: u64,
-) -> Result<String, JudgeError> {
+) -> Result<Process, JudgeError> {
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores(target))?;
     let machine = Machine::new(target);
     let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
-    let intervals = pipeline.intervals(steps, Bandwidth::Published);
-    let clock_hz = target.clock_hz.value;
-    Ok(trace::chrome(title, &pipeline.windows, &intervals, clock_hz))
+    Ok(Process {
+        name: title.into(),
+        intervals: pipeline.intervals(steps, Bandwidth::Published),
+        windows: pipeline
+            .windows
+            .into_iter()
+            .map(|window| window.name)
+            .collect(),
+    })
 }
 
 fn cores(target: &Target) -> u64 {
@@ -146,7 +164,10 @@ fn slots(schedule: &KernelSchedule, unit: Unit) -> f64 {
 fn assumptions(grid: &Grid, schedule: &KernelSchedule, pipeline: &Pipeline<'_>) -> Vec<String> {
     let mut lines = grid.assumptions.clone();
     let most = |f: fn(&crate::schedule::StepSchedule) -> usize| {
-        (schedule.kinds.iter()).map(|kind| f(&kind.schedule)).max().unwrap_or(0)
+        (schedule.kinds.iter())
+            .map(|kind| f(&kind.schedule))
+            .max()
+            .unwrap_or(0)
     };
     let conditions = most(|step| step.unknown_conditions);
     if conditions > 0 {

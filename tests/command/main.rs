@@ -3,6 +3,7 @@
 mod answers;
 mod files;
 mod hostile;
+mod simulate;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
