@@ -16,11 +16,11 @@ use tilecast_tpu::lower::LowerError;
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, GridError, Scalars};
-use crate::memory::{MemoryError, VmemLedger};
+use crate::memory::{MemoryError, Registers, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
 use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
-use crate::trace;
+use crate::trace::Process;
 
 /// Why a module cannot be judged.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -42,6 +42,10 @@ pub enum JudgeError {
     #[error(transparent)]
     Lower(#[from] LowerError),
 }
+
+/// Said where nothing but the ledger is known.
+pub(crate) const WINDOWS_ALONE: &str =
+    "windows alone do not fit; register spills would come on top";
 
 /// A kernel on one core of a target.
 #[derive(Clone, Debug)]
@@ -97,12 +101,16 @@ pub fn judge(
             steps: grid.steps(),
             cores: grid.cores,
             time: None,
-            assumptions: grid.assumptions,
+            assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
         });
     }
     let machine = Machine::new(target);
     let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
-    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(&machine), target);
+    let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
+        needed: schedule.registers() as u64,
+        held: machine.registers as u64,
+        bytes: target.vreg_bytes.value,
+    });
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
     Ok(Judged {
         vmem,
@@ -117,7 +125,7 @@ pub fn judge(
     })
 }
 
-/// A trace of the first and last `steps` grid steps, as [`trace::chrome`] writes it.
+/// What the kernel of `module` does in its first and last `steps` grid steps, by the name `title`.
 ///
 /// # Errors
 /// As for [`judge`].
@@ -127,20 +135,21 @@ pub fn trace(
     scalars: &Scalars,
     title: &str,
     steps: u64,
-) -> Result<String, JudgeError> {
+) -> Result<Process, JudgeError> {
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores(target))?;
     let machine = Machine::new(target);
     let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
-    let intervals = pipeline.intervals(steps, Bandwidth::Published);
-    let clock_hz = target.clock_hz.value;
-    Ok(trace::chrome(
-        title,
-        &pipeline.windows,
-        &intervals,
-        clock_hz,
-    ))
+    Ok(Process {
+        name: title.into(),
+        intervals: pipeline.intervals(steps, Bandwidth::Published),
+        windows: pipeline
+            .windows
+            .into_iter()
+            .map(|window| window.name)
+            .collect(),
+    })
 }
 
 fn cores(target: &Target) -> u64 {

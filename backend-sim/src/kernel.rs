@@ -1,6 +1,7 @@
 //! What one kernel of an op needs and how long it takes.
 
 use thiserror::Error;
+use tilecast_core::budget::TermKind;
 use tilecast_core::program::{Kernel, Launch, Program, Step};
 use tilecast_core::spec::{Buffer, KernelSpec};
 use tilecast_core::target::Target;
@@ -8,14 +9,16 @@ use tilecast_tpu::lower::{self, F32Products};
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::Scalars;
-use crate::judge::{JudgeError, Judged, KernelTime, judge};
-use crate::memory::VmemLedger;
+use crate::judge::{self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, judge};
+use crate::memory::{Term, VmemLedger};
 use crate::pipeline::devices_per_chip;
 use crate::schedule::{Machine, Unit};
+use crate::signature::Signature;
+use crate::trace::Process;
 use crate::verdict::Verdict;
 
 /// Share by which the cycles of a schedule may be off; see `docs/cost-model.md`.
-const CYCLES_ERROR: f64 = 0.10;
+pub const CYCLES_ERROR: f64 = 0.10;
 
 /// Why there is no report on a kernel.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -204,11 +207,7 @@ impl KernelReport {
         limit_bytes: Option<u64>,
     ) -> Result<Self, JudgeError> {
         let judged = judge(module, target, scalars, limit_bytes)?;
-        let function = crate::signature::Signature::read(module)?.function;
-        let name = module
-            .string_attribute(function, "sym_name")
-            .unwrap_or("kernel");
-        let mut report = Self::new(name.into(), 1, &judged, target);
+        let mut report = Self::new(name(module)?, 1, &judged, target);
         report.prediction = prediction(&judged, target).filter(|_| report.verdict == Verdict::Fits);
         Ok(report)
     }
@@ -235,6 +234,16 @@ fn prediction(judged: &Judged, target: &'static Target) -> Option<Prediction> {
     (judged.time.as_ref()).map(|time| Prediction::of(time, target, judged.cores))
 }
 
+/// The name of the kernel of `module`.
+///
+/// # Errors
+/// It has no kernel.
+pub fn name(module: &Module) -> Result<String, JudgeError> {
+    let function = Signature::read(module)?.function;
+    let name = module.string_attribute(function, "sym_name");
+    Ok(name.unwrap_or("kernel").into())
+}
+
 /// Reports on every kernel of `program`, in order of first launch.
 ///
 /// # Errors
@@ -255,6 +264,38 @@ pub fn report<K: Kernel>(
         Ok(())
     })?;
     Ok(reports)
+}
+
+/// What each kernel of `program` does in the first and last `steps` grid steps of its first launch.
+///
+/// # Errors
+/// As for [`report`].
+pub fn trace<K: Kernel>(
+    program: &Program<K>,
+    target: &'static Target,
+    products: F32Products,
+    steps: u64,
+) -> Result<Vec<Process>, KernelError> {
+    let mut processes = Vec::new();
+    visit(program.steps(), [1, 1], &mut |launch, _| {
+        let spec = launch.kernel.spec();
+        let process = || -> Result<Process, JudgeError> {
+            let module = lower::lower(&launch.kernel, products)?;
+            let mut process =
+                judge::trace(&module, target, &scalars(launch, 0), spec.name(), steps)?;
+            let operands = operand_names(spec);
+            for name in &mut process.windows {
+                rename(name, "operand ", &operands);
+            }
+            Ok(process)
+        };
+        processes.push(process().map_err(|error| KernelError {
+            kernel: spec.name().to_owned(),
+            error,
+        })?);
+        Ok(())
+    })?;
+    Ok(processes)
 }
 
 /// Calls `found` with every launch, the iterations of the loop around it, and how often that loop
@@ -282,18 +323,16 @@ fn kernel<K: Kernel>(
     products: F32Products,
 ) -> Result<KernelReport, JudgeError> {
     let spec = launch.kernel.spec();
+    if let Some(judged) = hopeless(spec, target, vmem_limit_bytes)? {
+        let mut report = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
+        finish(&mut report, spec, target, iterations * times);
+        return Ok(report);
+    }
     let module = lower::lower(&launch.kernel, products)?;
     let mut report: Option<KernelReport> = None;
     let mut total = Prediction::default();
     for (counter, iterations) in counter_classes(iterations) {
-        let values = (launch.scalars.iter())
-            .map(|scalar| scalar.evaluate(&|_| counter))
-            .collect::<Vec<i64>>();
-        let scalars = match values.is_empty() {
-            true => Scalars::default(),
-            false => Scalars::new(Vec::new(), vec![Some(values)]),
-        };
-        let judged = judge(&module, target, &scalars, vmem_limit_bytes)?;
+        let judged = judge(&module, target, &scalars(launch, counter), vmem_limit_bytes)?;
         match prediction(&judged, target) {
             Some(one) => total.add(&one, iterations * times),
             None => total.time_s = f64::INFINITY,
@@ -305,25 +344,70 @@ fn kernel<K: Kernel>(
         }
     }
     let mut report = report.unwrap_or_else(|| unreachable!("a launch runs at least once"));
-    report.launches = iterations * times;
-    report.grid_steps = spec.steps() * iterations * times;
-    rename(&mut report.vmem, spec);
-    if let Err(error) = spec.check_tiling(target) {
-        report.verdict = Verdict::Invalid;
-        report.reason = Some(error.to_string());
-    } else {
-        report.reason = report.vmem.reason(target);
+    let (operands, scratch) = (operand_names(spec), scratch_names(spec));
+    for term in &mut report.vmem.terms {
+        rename(&mut term.name, "operand ", &operands);
+        rename(&mut term.name, "scratch ", &scratch);
     }
+    finish(&mut report, spec, target, iterations * times);
     report.prediction = (report.verdict == Verdict::Fits).then_some(total);
     Ok(report)
 }
 
-/// Gives the terms the names that the kernel has for its buffers.
-fn rename(ledger: &mut VmemLedger, spec: &KernelSpec) {
-    let operands: Vec<&str> = (lower::signature(spec).iter())
-        .map(|argument| spec.buffers()[argument.buffer().index()].name)
-        .collect();
-    let scratch: Vec<&str> = (spec.buffers().iter())
+/// What is known without a module of a kernel that needs several times the VMEM there is, `None` of others.
+///
+/// Blocks are unrolled, so the module of a kernel grows with them and may be larger than the memory of this
+/// machine. The factor leaves room for buffers that the compiler finds it does not need.
+fn hopeless(
+    spec: &KernelSpec,
+    target: &'static Target,
+    vmem_limit_bytes: Option<u64>,
+) -> Result<Option<Judged>, JudgeError> {
+    const FACTOR: u64 = 4;
+    let vmem = VmemLedger::of_spec(spec, target, vmem_limit_bytes)?;
+    let is_window = |term: &&Term| term.kind == TermKind::Window;
+    let windows = vmem.terms.iter().filter(is_window);
+    let bytes = windows.fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
+    Ok((bytes / FACTOR > vmem.capacity_bytes).then(|| Judged {
+        vmem,
+        steps: spec.steps(),
+        cores: 1,
+        time: None,
+        assumptions: vec![WINDOWS_ALONE.into()],
+    }))
+}
+
+/// Launches, steps and verdict of a report on a kernel of this library.
+fn finish(report: &mut KernelReport, spec: &KernelSpec, target: &Target, launches: u64) {
+    report.launches = launches;
+    report.grid_steps = spec.steps() * launches;
+    report.reason = report.vmem.reason(target);
+    if let Err(error) = spec.check_tiling(target) {
+        report.verdict = Verdict::Invalid;
+        report.reason = Some(error.to_string());
+    }
+}
+
+/// The scalars of a launch in the iteration `counter` of the loop around it.
+fn scalars<K>(launch: &Launch<K>, counter: i64) -> Scalars {
+    let values = (launch.scalars.iter())
+        .map(|scalar| scalar.evaluate(&|_| counter))
+        .collect::<Vec<i64>>();
+    match values.is_empty() {
+        true => Scalars::default(),
+        false => Scalars::new(Vec::new(), vec![Some(values)]),
+    }
+}
+
+/// The names that the kernel has for its operands.
+fn operand_names(spec: &KernelSpec) -> Vec<&'static str> {
+    let name = |argument: &lower::Argument| spec.buffers()[argument.buffer().index()].name;
+    lower::signature(spec).iter().map(name).collect()
+}
+
+/// The names that the kernel has for its memory.
+fn scratch_names(spec: &KernelSpec) -> Vec<&'static str> {
+    (spec.buffers().iter())
         .filter(|buffer| !matches!(buffer.buffer, Buffer::Window { .. } | Buffer::Hbm { .. }))
         .flat_map(|buffer| {
             let parts = if matches!(buffer.buffer, Buffer::Stats { .. }) {
@@ -333,15 +417,16 @@ fn rename(ledger: &mut VmemLedger, spec: &KernelSpec) {
             };
             std::iter::repeat_n(buffer.name, parts)
         })
-        .collect();
-    for term in &mut ledger.terms {
-        let name = |kind: &str, names: &[&str]| {
-            let number: usize = term.name.strip_prefix(kind)?.trim().parse().ok()?;
-            names.get(number).map(|&name| name.to_owned())
-        };
-        if let Some(name) = name("operand ", &operands).or_else(|| name("scratch ", &scratch)) {
-            term.name = name;
-        }
+        .collect()
+}
+
+/// Replaces the name of the argument of a kind and number by the one in `names`.
+fn rename(name: &mut String, kind: &str, names: &[&str]) {
+    let number = name
+        .strip_prefix(kind)
+        .and_then(|number| number.parse::<usize>().ok());
+    if let Some(&known) = number.and_then(|number| names.get(number)) {
+        *name = known.to_owned();
     }
 }
 

@@ -5,6 +5,7 @@
 //! | window of an operand | its block, [padded](tilecast_core::budget::padding), twice if its index map depends on an axis of several steps |
 //! | scratch | padded, once; nothing if what is stored is only read where the value is still at hand |
 //! | memory allocated in the body | as much as is alive at once |
+//! | internal scratch | a fixed amount, where the target needs it to rearrange rows |
 //! | register spills | from outside: only a model of the registers knows |
 //!
 //! The compiler knows no more of how often a block changes than whether its map reads the index: `i // 2`
@@ -12,11 +13,22 @@
 //! needs one buffer of everything. `pipeline_mode` `synchronous` has one.
 //!
 //! The check against the limit is inclusive.
+//!
+//! # How sure the verdict is
+//!
+//! Windows and scratch are counted, spills are estimated. So near the limit a verdict is a matter of
+//! probability: that of the registers which are needed at once being no more than the file and the
+//! VMEM left over hold. The estimate is wrong by a [factor](SPILL_ERROR) rather than by an amount, and its errors
+//! have longer tails than a normal variable's: their logarithm is taken to be a logistic one. Where the
+//! estimate cannot turn the verdict, the probability is near 0 or 1; [`is_open`] tells.
+
+use std::f64::consts::PI;
 
 use thiserror::Error;
 use tilecast_core::DType;
-use tilecast_core::budget::TermKind;
 use tilecast_core::budget::padding::{PaddingError, padded_bytes, window_bytes};
+use tilecast_core::budget::{self, TermKind};
+use tilecast_core::spec::KernelSpec;
 use tilecast_core::target::{Generation, Target};
 use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
 use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
@@ -24,6 +36,20 @@ use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
 use crate::grid::{Grid, dependents};
 use crate::signature::{Operand, Signature, Window, memref};
 use crate::verdict::{Largest, vmem_reason};
+
+/// Standard deviation of the logarithm of the registers that a kernel needs at once over those
+/// predicted.
+///
+/// Measured against the spill slots of libtpu 0.0.51 in kernels that spill or were said to, all
+/// targets: 0.85 in 788 of this library that nothing was fitted to, 1.00 in 320 of JAX and Tokamax, 0.88
+/// in all 1530. Of those, 95 % lie within 1.86; a logistic variable of this deviation has them within 1.82.
+pub const SPILL_ERROR: f64 = 0.9;
+
+/// Whether a verdict may turn that comes with this [probability](VmemLedger::fit_probability) to fit: where
+/// the other one has at least 0.5 %.
+pub fn is_open(fit_probability: f64) -> bool {
+    (0.005..0.995).contains(&fit_probability)
+}
 
 /// Why a kernel has no ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -71,6 +97,27 @@ pub struct VmemLedger {
     pub limit_bytes: u64,
     /// What a kernel could use at most with a raised limit; bytes.
     pub capacity_bytes: u64,
+    /// What the spills were computed from; none where they were not.
+    pub registers: Option<Registers>,
+}
+
+/// The vector registers of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registers {
+    /// Most that are needed at once.
+    pub needed: u64,
+    /// Those that the core has for them.
+    pub held: u64,
+    /// Size of one, bytes.
+    pub bytes: u64,
+}
+
+impl Registers {
+    /// Bytes of VMEM for those that the core has not.
+    pub fn spill_bytes(&self) -> u64 {
+        let slots = self.needed.saturating_sub(self.held);
+        slots.saturating_mul(self.bytes)
+    }
 }
 
 impl VmemLedger {
@@ -116,7 +163,7 @@ impl VmemLedger {
         if relayouts(module, signature, target) {
             terms.push(Term {
                 name: "internal scratch".into(),
-                kind: TermKind::Scratch,
+                kind: TermKind::Internal,
                 shape: Vec::new(),
                 bytes: target.internal_scratch_bytes.value,
                 buffers: 1,
@@ -128,21 +175,48 @@ impl VmemLedger {
             terms,
             limit_bytes: limit.min(capacity_bytes),
             capacity_bytes,
+            registers: None,
         })
     }
 
-    /// The ledger with the slots that spilled registers are stored to.
+    /// The ledger of a kernel that has no module yet, from its specification.
+    ///
+    /// # Errors
+    /// A buffer whose padded size overflows.
+    pub fn of_spec(
+        spec: &KernelSpec,
+        target: &Target,
+        limit_bytes: Option<u64>,
+    ) -> Result<Self, MemoryError> {
+        let ledger = budget::VmemLedger::new(spec, target, limit_bytes)
+            .map_err(|error| padding(spec.name(), error))?;
+        let term = |term: budget::Term| Term {
+            name: term.name.into(),
+            kind: term.kind,
+            shape: term.shape,
+            bytes: term.bytes,
+            buffers: term.buffers,
+        };
+        Ok(Self {
+            terms: ledger.terms.into_iter().map(term).collect(),
+            limit_bytes: ledger.limit_bytes,
+            capacity_bytes: ledger.capacity_bytes,
+            registers: None,
+        })
+    }
+
+    /// The ledger with the slots that spilled registers are stored to; a term of 0 bytes if there are
+    /// none.
     #[must_use]
-    pub fn with_spills(mut self, slots: u64, target: &Target) -> Self {
-        if slots > 0 {
-            self.terms.push(Term {
-                name: "register spills".into(),
-                kind: TermKind::Spills,
-                shape: Vec::new(),
-                bytes: slots.saturating_mul(target.vreg_bytes.value),
-                buffers: usize::try_from(slots).unwrap_or(usize::MAX),
-            });
-        }
+    pub fn with_spills(mut self, registers: Registers) -> Self {
+        self.terms.push(Term {
+            name: "register spills".into(),
+            kind: TermKind::Spills,
+            shape: Vec::new(),
+            bytes: registers.spill_bytes(),
+            buffers: 1,
+        });
+        self.registers = Some(registers);
         self
     }
 
@@ -150,6 +224,35 @@ impl VmemLedger {
     pub fn used_bytes(&self) -> u64 {
         let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
         self.terms.iter().fold(0, add)
+    }
+
+    /// What is left of the limit, or, negative, what is missing; bytes.
+    pub fn margin_bytes(&self) -> i64 {
+        let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        bytes(self.limit_bytes) - bytes(self.used_bytes())
+    }
+
+    /// How likely it is that the compiler finds the sum within the limit.
+    pub fn fit_probability(&self) -> f64 {
+        let is_counted = |term: &&Term| term.kind != TermKind::Spills;
+        let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
+        let counted = self.terms.iter().filter(is_counted).fold(0, add);
+        if counted > self.limit_bytes {
+            return 0.0;
+        }
+        let Some(Registers {
+            needed,
+            held,
+            bytes,
+        }) = self.registers
+        else {
+            return f64::from(u8::from(self.fits()));
+        };
+        let room = held.saturating_add((self.limit_bytes - counted) / bytes.max(1));
+        // Scale of a logistic variable.
+        let scale = SPILL_ERROR * 3.0_f64.sqrt() / PI;
+        let over = needed.max(1) as f64 / room.max(1) as f64;
+        1.0 / (1.0 + over.powf(1.0 / scale))
     }
 
     /// Whether the sum is within the limit, inclusive as the compiler's check is.
@@ -319,98 +422,4 @@ fn padding(name: &str, error: PaddingError) -> MemoryError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::grid::Scalars;
-    use proptest::prelude::*;
-    use tilecast_core::target::TARGETS;
-
-    /// A kernel of two axes: windows that follow one, the half of one, and none; scratch; memory of
-    /// two regions one after the other.
-    fn module(rows: i64, columns: i64) -> Module {
-        let text = format!(
-            "module @m {{
-func.func @kernel(%i: i32, %j: i32, %x: memref<64x256xf32, #tpu.memory_space<vmem>>, \
-%y: memref<64x256xbf16, #tpu.memory_space<vmem>>, %w: memref<1x100xf32, #tpu.memory_space<vmem>>, \
-%h: memref<64x256xf32, #tpu.memory_space<any>>, \
-%s: memref<8x128xf32, #tpu.memory_space<vmem>>, \
-%t: memref<2x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes \
-{{dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>], \
-iteration_bounds = array<i64: {rows}, {columns}>, scalar_prefetch = 0 : i64, \
-scratch_operands = 2 : i64, window_params = [{{transform_indices = @a, window_bounds = array<i64: 64, 256>}}, \
-{{transform_indices = @b, window_bounds = array<i64: 64, 256>}}, \
-{{pipeline_mode = #tpu.pipeline_mode<synchronous>, transform_indices = @a, \
-window_bounds = array<i64: 1, 100>}}, {{}}]}} {{
-\"tpu.region\"() ({{
-%a = memref.alloca() : memref<16x128xf32, #tpu.memory_space<vmem>>
-tpu.yield
-}}) : () -> ()
-\"tpu.region\"() ({{
-%a = memref.alloca() : memref<8x128xf32, #tpu.memory_space<vmem>>
-tpu.yield
-}}) : () -> ()
-return
-}}
-func.func @a(%i: i32, %j: i32) -> (i32, i32) {{
-%z = arith.constant 0 : i32
-return %i, %z : i32, i32
-}}
-func.func @b(%i: i32, %j: i32) -> (i32, i32) {{
-%two = arith.constant 2 : i32
-%r = arith.divsi %j, %two : i32
-return %r, %r : i32, i32
-}}
-}}
-"
-        );
-        Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-    }
-
-    fn ledger(module: &Module, target: &Target, limit: Option<u64>) -> VmemLedger {
-        let signature = Signature::read(module).unwrap();
-        let grid = Grid::new(module, &signature, &Scalars::default(), 1).unwrap();
-        VmemLedger::new(module, &signature, &grid, target, &[], limit).unwrap()
-    }
-
-    #[test]
-    fn every_term_is_there() {
-        let target = &TARGETS[1];
-        let terms = |rows, columns| -> Vec<u64> {
-            let ledger = ledger(&module(rows, columns), target, None);
-            ledger.terms.iter().map(|term| term.bytes).collect()
-        };
-        let kib = 1 << 10;
-        // x, y, w (one buffer, its granule), scratch, the larger region.
-        assert_eq!(terms(3, 4), [128 * kib, 64 * kib, kib, 4 * kib, 8 * kib]);
-        assert_eq!(terms(1, 4), [64 * kib, 64 * kib, kib, 4 * kib, 8 * kib]);
-        assert_eq!(terms(3, 1), [128 * kib, 32 * kib, kib, 4 * kib, 8 * kib]);
-    }
-
-    #[test]
-    fn a_core_with_one_step_needs_one_buffer() {
-        let buffers = |columns, cores| {
-            let module = module(2, columns);
-            let signature = Signature::read(&module).unwrap();
-            let grid = Grid::new(&module, &signature, &Scalars::default(), cores).unwrap();
-            let ledger =
-                VmemLedger::new(&module, &signature, &grid, &TARGETS[2], &[], None).unwrap();
-            ledger.terms[0].buffers
-        };
-        assert_eq!([buffers(1, 1), buffers(1, 2), buffers(2, 2)], [2, 1, 2]);
-    }
-
-    proptest! {
-        #[test]
-        fn a_larger_limit_never_turns_fits_into_oom(
-            limit in 0_u64..1 << 20, more in 0_u64..1 << 28, target in 0..TARGETS.len(),
-            slots in 0_u64..50,
-        ) {
-            let target = &TARGETS[target];
-            let module = module(3, 4);
-            let fits = |limit| ledger(&module, target, Some(limit)).with_spills(slots, target).fits();
-            prop_assert!(!fits(limit) || fits(limit + more));
-            let used = ledger(&module, target, None).with_spills(slots, target).used_bytes();
-            prop_assert_eq!(fits(limit), used <= limit);
-        }
-    }
-}
+mod tests;

@@ -21,6 +21,7 @@ use tilecast_tpu::lower::F32Products;
 
 use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
 use crate::pipeline::devices_per_chip;
+use crate::trace::Process;
 use crate::verdict::{Verdict, hbm_reason};
 
 /// Rows whose softmax follows their product at once. A sub-tile is short enough to interleave with the
@@ -281,6 +282,19 @@ impl Request {
             array_bytes,
             array_s: array_bytes as f64 / bytes_per_s,
         })
+    }
+
+    /// What each kernel of `pass` does in its first and last `steps` grid steps.
+    ///
+    /// # Errors
+    /// A kernel that cannot be judged.
+    pub fn trace(&self, pass: &PassReport, steps: u64) -> Result<Vec<Process>, SimError> {
+        Ok(kernel::trace(
+            &pass.program,
+            self.target,
+            self.products,
+            steps,
+        )?)
     }
 
     /// The op made of the given passes.

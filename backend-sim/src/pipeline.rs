@@ -29,7 +29,7 @@ use tilecast_tpu::mosaic::tpu::MemorySpace;
 
 use crate::grid::{Grid, Node};
 use crate::memory::{MemoryError, block_bytes, buffers};
-use crate::schedule::{Direction, KernelSchedule, Machine, Transfer};
+use crate::schedule::{Direction, KernelSchedule, Machine, Region, Transfer, Unit};
 use crate::signature::Signature;
 use state::{Clock, Matrix, State};
 
@@ -54,11 +54,33 @@ pub struct WindowCopy {
 pub struct StepCost {
     /// Cycles, with the scalar code around the body.
     pub cycles: f64,
-    /// Cycles of the blocks of the body, for traces.
-    pub regions: Vec<f64>,
+    /// The blocks of the body, for traces.
+    pub regions: Vec<Busy>,
     /// Copies that the kernel makes itself. They are started with the body, and waited for at its
     /// end.
     pub transfers: Vec<Transfer>,
+}
+
+/// A block of a body, all its runs in a step together.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Busy {
+    /// Its cycles.
+    pub cycles: f64,
+    /// Cycles of them that each unit is busy, in the order of [`Unit::ALL`].
+    pub units: [f64; Unit::COUNT],
+}
+
+impl Busy {
+    fn of(region: &Region, machine: &Machine) -> Self {
+        let busy = |unit: Unit| {
+            let unit = unit as usize;
+            region.times * region.slots[unit] / machine.slots_per_cycle[unit]
+        };
+        Self {
+            cycles: region.times * region.cycles,
+            units: Unit::ALL.map(busy),
+        }
+    }
 }
 
 /// A kernel on one core.
@@ -101,6 +123,8 @@ pub struct Estimate {
 pub enum Lane {
     /// Blocks of the body, by number.
     Compute,
+    /// What a unit does in a block, drawn from its start without the gaps between.
+    Unit(Unit),
     /// Waits for copies.
     Wait,
     /// A copy of the window of that number.
@@ -140,7 +164,7 @@ impl<'a> Pipeline<'a> {
         let bodies = schedule.kinds.iter().map(|kind| StepCost {
             cycles: kind.schedule.cycles(machine) + around,
             regions: (kind.schedule.regions.iter())
-                .map(|region| region.times * region.cycles)
+                .map(|region| Busy::of(region, machine))
                 .collect(),
             transfers: kind.schedule.transfers.clone(),
         });
@@ -318,15 +342,20 @@ impl<'a> Pipeline<'a> {
         log.note(Lane::Wait, &"wait", number, issue, start);
         next.core = start + (cost.cycles - head);
         let mut at = start;
-        for (region, cycles) in cost.regions.iter().enumerate() {
+        for (region, busy) in cost.regions.iter().enumerate() {
+            let end = at + busy.cycles;
             log.note(
                 Lane::Compute,
                 &format_args!("block {region}"),
                 number,
                 at,
-                at + cycles,
+                end,
             );
-            at += cycles;
+            for (unit, cycles) in Unit::ALL.into_iter().zip(busy.units) {
+                let name = format_args!("block {region}");
+                log.note(Lane::Unit(unit), &name, number, at, (at + cycles).min(end));
+            }
+            at = end;
         }
         let mut own = start;
         for transfer in &cost.transfers {

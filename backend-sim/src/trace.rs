@@ -1,36 +1,55 @@
-//! Writes what a kernel does as a trace that Perfetto and Chrome (`chrome://tracing`) open.
+//! Writes what kernels do as a trace that Perfetto and Chrome (`chrome://tracing`) open.
 //!
-//! One row for the blocks of the body, one for waits, one for each window's copies.
+//! A kernel is a process of the trace. It has a row for the blocks of its body, one for each unit that
+//! works in them, one for waits, and one for each window's copies.
 
-use crate::pipeline::{Interval, Lane, WindowCopy};
+use crate::pipeline::{Interval, Lane};
 
-/// The trace as JSON text; `clock_hz` turns cycles into time.
-pub fn chrome(
-    title: &str,
-    windows: &[WindowCopy],
-    intervals: &[Interval],
-    clock_hz: f64,
-) -> String {
+/// A kernel in a trace.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Process {
+    /// Its name.
+    pub name: String,
+    /// Names of its windows, by [`Lane::Window`].
+    pub windows: Vec<String>,
+    /// What it does.
+    pub intervals: Vec<Interval>,
+}
+
+/// The trace of `processes`, each from its own start, as JSON text; `clock_hz` turns cycles into time.
+pub fn chrome(processes: &[Process], clock_hz: f64) -> String {
+    let events: Vec<String> = (processes.iter().enumerate())
+        .flat_map(|(id, process)| events(id, process, clock_hz))
+        .collect();
+    format!(
+        "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
+        events.join(",\n")
+    )
+}
+
+fn events(id: usize, process: &Process, clock_hz: f64) -> Vec<String> {
+    let intervals = &process.intervals;
     let mut lanes: Vec<Lane> = intervals.iter().map(|interval| interval.lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    let row = |lane: &Lane| lanes.iter().position(|other| other == lane).unwrap_or(0);
+    let row = |lane: &Lane| lanes.binary_search(lane).unwrap_or(0);
     let mut events = vec![format!(
-        r#"{{"ph":"M","pid":0,"name":"process_name","args":{{"name":{}}}}}"#,
-        quoted(title)
+        r#"{{"ph":"M","pid":{id},"name":"process_name","args":{{"name":{}}}}}"#,
+        quoted(&process.name)
     )];
     for lane in &lanes {
         let name = match lane {
             Lane::Compute => "compute".into(),
+            Lane::Unit(unit) => format!("busy: {}", unit.name()),
             Lane::Wait => "waits".into(),
             Lane::Own => "copies of the kernel".into(),
-            Lane::Window(i) => match windows.get(*i) {
-                Some(window) => format!("copies of {}", window.name),
+            Lane::Window(i) => match process.windows.get(*i) {
+                Some(window) => format!("copies of {window}"),
                 None => format!("copies of window {i}"),
             },
         };
         events.push(format!(
-            r#"{{"ph":"M","pid":0,"tid":{},"name":"thread_name","args":{{"name":{}}}}}"#,
+            r#"{{"ph":"M","pid":{id},"tid":{},"name":"thread_name","args":{{"name":{}}}}}"#,
             row(lane),
             quoted(&name)
         ));
@@ -38,7 +57,7 @@ pub fn chrome(
     let micros = |cycles: f64| cycles / clock_hz * 1e6;
     for interval in intervals {
         events.push(format!(
-            r#"{{"ph":"X","pid":0,"tid":{},"name":{},"ts":{:.4},"dur":{:.4},"args":{{"step":{},"cycles":{:.0}}}}}"#,
+            r#"{{"ph":"X","pid":{id},"tid":{},"name":{},"ts":{:.4},"dur":{:.4},"args":{{"step":{},"cycles":{:.0}}}}}"#,
             row(&interval.lane),
             quoted(&interval.name),
             micros(interval.start),
@@ -47,10 +66,7 @@ pub fn chrome(
             interval.end - interval.start,
         ));
     }
-    format!(
-        "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n",
-        events.join(",\n")
-    )
+    events
 }
 
 /// A JSON string.
@@ -72,13 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_json_with_one_row_for_each_lane() {
-        let windows = [WindowCopy {
-            name: "a \"b\"".into(),
-            bytes: 8.0,
-            output: false,
-            single: false,
-        }];
+    fn a_trace_is_json_with_one_process_for_each_kernel_and_one_row_for_each_lane() {
         let interval = |lane, start, end| Interval {
             lane,
             name: "x".into(),
@@ -86,10 +96,19 @@ mod tests {
             start,
             end,
         };
-        let intervals = [
-            interval(Lane::Window(0), 0.0, 50.0),
-            interval(Lane::Compute, 50.0, 150.0),
-        ];
+        let first = Process {
+            name: "k\\\n".into(),
+            windows: vec!["a \"b\"".into()],
+            intervals: vec![
+                interval(Lane::Window(0), 0.0, 50.0),
+                interval(Lane::Compute, 50.0, 150.0),
+            ],
+        };
+        let second = Process {
+            name: "l".into(),
+            windows: Vec::new(),
+            intervals: vec![interval(Lane::Wait, 0.0, 1.0)],
+        };
         let expected = concat!(
             "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n",
             r#"{"ph":"M","pid":0,"name":"process_name","args":{"name":"k\\\u000a"}},"#,
@@ -100,9 +119,15 @@ mod tests {
             "\n",
             r#"{"ph":"X","pid":0,"tid":1,"name":"x","ts":0.0000,"dur":0.0500,"args":{"step":3,"cycles":50}},"#,
             "\n",
-            r#"{"ph":"X","pid":0,"tid":0,"name":"x","ts":0.0500,"dur":0.1000,"args":{"step":3,"cycles":100}}"#,
+            r#"{"ph":"X","pid":0,"tid":0,"name":"x","ts":0.0500,"dur":0.1000,"args":{"step":3,"cycles":100}},"#,
+            "\n",
+            r#"{"ph":"M","pid":1,"name":"process_name","args":{"name":"l"}},"#,
+            "\n",
+            r#"{"ph":"M","pid":1,"tid":0,"name":"thread_name","args":{"name":"waits"}},"#,
+            "\n",
+            r#"{"ph":"X","pid":1,"tid":0,"name":"x","ts":0.0000,"dur":0.0010,"args":{"step":3,"cycles":1}}"#,
             "\n]}\n"
         );
-        assert_eq!(chrome("k\\\n", &windows, &intervals, 1e9), expected);
+        assert_eq!(chrome(&[first, second], 1e9), expected);
     }
 }

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Strategy, candidates};
 
 use crate::kernel::Bounds;
+use crate::memory::VmemLedger;
 use crate::op::{BackwardPlan, OpReport, PassReport, Request, SimError};
 use crate::verdict::Verdict;
 
@@ -115,6 +116,10 @@ pub struct Row {
     pub vmem_used_bytes: u64,
     /// What a kernel may use, bytes.
     pub vmem_limit_bytes: u64,
+    /// The least that a kernel leaves of that, or, negative, the most that one is over it; bytes.
+    pub vmem_margin_bytes: i64,
+    /// How likely it is that the least likely kernel fits VMEM.
+    pub fit_probability: f64,
     /// The bounds of all kernels, one after the other.
     pub bounds: Bounds,
 }
@@ -185,14 +190,19 @@ pub fn tune(
             .collect();
         let mut bounds = Bounds::default();
         passes.iter().for_each(|pass| bounds.add(&pass.bounds()));
+        let ledgers = || {
+            let kernels = passes.iter().flat_map(|pass| &pass.kernels);
+            kernels.map(|kernel| &kernel.vmem)
+        };
         Ok(Row {
             forward: i.map(|i| space.forward[i]),
             backward: j.map(|j| space.backward[j]),
             report: request.total(&passes)?,
-            vmem_limit_bytes: (passes.iter().flat_map(|pass| &pass.kernels))
-                .map(|kernel| kernel.vmem.limit_bytes)
-                .max()
-                .unwrap_or(0),
+            vmem_limit_bytes: ledgers().map(|vmem| vmem.limit_bytes).max().unwrap_or(0),
+            vmem_margin_bytes: ledgers().map(VmemLedger::margin_bytes).min().unwrap_or(0),
+            fit_probability: ledgers()
+                .map(VmemLedger::fit_probability)
+                .fold(1.0, f64::min),
             vmem_used_bytes: passes
                 .iter()
                 .map(|pass| pass.vmem_used_bytes())

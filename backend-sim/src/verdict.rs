@@ -6,7 +6,7 @@ use tilecast_core::target::Target;
 /// Whether a kernel or an op can run on a target, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verdict {
-    /// It can, as far as windows, scratch and arrays go.
+    /// It can: each kernel has the VMEM it needs, and the arrays have HBM.
     Fits,
     /// A kernel needs more VMEM than its limit.
     VmemOom,

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
-use tilecast::sim::kernel::{Bounds, core_bytes_per_s};
+use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
+use tilecast::sim::memory::{SPILL_ERROR, is_open};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::tune::{Row, Space};
@@ -12,16 +13,6 @@ use tilecast::{Blocks, Strategy};
 use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
 use super::sizes::Sizes;
-
-/// What the model leaves out of every number, with the field it concerns.
-pub(crate) const NOT_PREDICTED: [(&str, &str); 1] = [(
-    "launch overhead",
-    "the time between kernels is not published; it is taken as 0",
-)];
-
-/// The most that a published fused cross-entropy kernel was seen to spill: Tokamax v0.0.17 in bf16 with blocks
-/// 1024,512,2048, compiled by libtpu 0.0.51.
-const SPILLS_SEEN_BYTES: u64 = 6 << 20;
 
 /// A request for the problem of `args` on `target`.
 pub(crate) fn request(
@@ -84,10 +75,8 @@ pub(crate) fn headline(op: Op, request: &Request) -> String {
 
 /// What the prediction takes for granted.
 pub(crate) fn assumptions(request: &Request) -> Vec<String> {
-    let target = request.target();
-    let cores = target.cores_per_device();
     let mut lines = Vec::new();
-    let devices = devices_per_chip(target);
+    let devices = devices_per_chip(request.target());
     if request.chips() > 1 || devices > 1 {
         let part = |count: usize, what: &str| match count {
             1 => None,
@@ -104,6 +93,15 @@ pub(crate) fn assumptions(request: &Request) -> Vec<String> {
             request.device_problem().tokens()
         ));
     }
+    lines.push("the time between kernels is not published; it is taken as 0".into());
+    lines.extend(target_assumptions(request.target()));
+    lines
+}
+
+/// What the prediction for any kernel takes for granted.
+pub(crate) fn target_assumptions(target: &Target) -> Vec<String> {
+    let cores = target.cores_per_device();
+    let mut lines = Vec::new();
     if cores > 1 {
         lines.push(format!(
             "megacore: the outermost parallel grid axis is split over {cores} cores, which share HBM evenly"
@@ -121,13 +119,19 @@ pub(crate) fn assumptions(request: &Request) -> Vec<String> {
         core_bytes_per_s(target, cores as u64) / 1e9
     ));
     lines.push(format!("clock {:.2} GHz", target.clock_hz.value / 1e9));
+    lines.push(format!(
+        "range: from copies that do not share the bandwidth and a schedule {0:.0} % shorter to copies one after the other \
+         and a schedule {0:.0} % longer",
+        CYCLES_ERROR * 100.0
+    ));
+    lines.push(format!(
+        "windows and scratch are counted as the compiler does; register spills are estimated: what a kernel needs at once of \
+         registers may be {:.1} times as many or as few (one standard deviation)",
+        SPILL_ERROR.exp()
+    ));
     lines.push(
-        "range: from copies that do not share the bandwidth and a schedule 10 % shorter to copies one after the other and \
-         a schedule 10 % longer"
+        "nothing here was timed on hardware; formulas and sources: docs/cost-model.md; measured errors: tilecast validate"
             .into(),
-    );
-    lines.push(
-        "nothing here was timed on hardware; formulas and sources: docs/cost-model.md".into(),
     );
     lines
 }
@@ -188,25 +192,20 @@ pub(crate) fn row_text(row: &Row) -> String {
         .join("; ")
 }
 
-/// A warning where register spills, which are not predicted, may turn `fits` into `vmem_oom`.
-pub(crate) fn headroom(request: &Request, row: &Row) -> Option<String> {
-    let left = row.vmem_limit_bytes.saturating_sub(row.vmem_used_bytes);
-    let tight = row.report.verdict == Verdict::Fits && left < SPILLS_SEEN_BYTES;
-    tight.then(|| {
-        let capacity_kib = request.target().vmem_usable_bytes.value >> 10;
-        let raise = match row.vmem_limit_bytes >> 10 {
-            limit if limit < capacity_kib => {
-                format!("; --vmem-limit-kib can go up to {capacity_kib}")
-            }
-            _ => String::new(),
-        };
-        format!(
-            "VMEM is tight: {} left for register spills, which are not predicted; kernels of this kind were seen to \
-             spill 0.5 to {}{raise}",
-            bytes_text(left as f64),
-            bytes_text(SPILLS_SEEN_BYTES as f64),
-        )
-    })
+/// What is left of a VMEM limit, and how sure that is; to follow a subject.
+pub(crate) fn fit_text(margin_bytes: i64, probability: f64) -> String {
+    let margin = bytes_text(margin_bytes.unsigned_abs() as f64);
+    let (side, room) = match margin_bytes {
+        0.. => ("within", "left"),
+        _ => ("over", "missing"),
+    };
+    let spills = match is_open(probability) {
+        true => {
+            format!("; register spills are an estimate: it fits with probability {probability:.2}")
+        }
+        false => String::new(),
+    };
+    format!("is {side} its limit, {margin} ({margin_bytes} bytes) {room}{spills}")
 }
 
 /// Blocks as JSON.
@@ -231,12 +230,9 @@ pub(crate) fn range_json(range: Option<[f64; 2]>) -> Value {
     range.map_or_else(|| json!([null, null]), |range| json!(range))
 }
 
-/// [`NOT_PREDICTED`] as JSON.
-pub(crate) fn not_predicted_json() -> Value {
-    NOT_PREDICTED
-        .map(|(field, why)| json!({ "field": field, "reason": why }))
-        .into_iter()
-        .collect()
+/// How far off predictions are expected to be: cycles as a share, registers as the standard deviation of the logarithm.
+pub(crate) fn expected_error_json() -> Value {
+    json!({ "cycles": CYCLES_ERROR, "registers": SPILL_ERROR })
 }
 
 /// Shape of the problem as JSON.

@@ -1,37 +1,61 @@
-//! `tilecast simulate`: what one configuration needs and how long it takes.
+//! `tilecast simulate`: what one configuration, or the text of one kernel, needs and how long it takes.
 
 mod json;
+mod mosaic;
+mod tables;
 
-use comfy_table::Table;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches, Id};
 use tilecast::core::target::Target;
-use tilecast::sim::kernel::KernelReport;
 use tilecast::sim::op::{OpReport, PassReport, Request};
+use tilecast::sim::trace::{Process, chrome};
 use tilecast::sim::tune::{Row, nearest_fit, tune};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
 use super::given::Given;
+use super::file::Output;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    NOT_PREDICTED, assumptions, blocks_text, count_text, headline, headroom, outcome, request,
-    row_text, space, time_text,
+    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, time_text,
 };
+use tables::{Shown, bar};
 
-/// Say what an op needs on a TPU and how long it takes, without one
+/// Grid steps at each end of a kernel that a trace shows.
+const TRACED_STEPS: u64 = 16;
+
+/// Say what an op or a kernel needs on a TPU and how long it takes, without one
 ///
-/// VMEM of every kernel and HBM of the op, against what the target has; the time each unit alone would take, and a
-/// range for the whole. What is not given is chosen as `tune` would. Exit code 3: it does not fit.
+/// VMEM of every kernel, register spills included, and HBM of the op, against what the target has; the time each unit
+/// alone would take, and a range for the whole. What is not given is chosen as `tune` would. Or, with --mosaic, the same
+/// for one kernel, whoever wrote it: the text that `pallas_call(debug=True)` prints. Exit code 3: it does not fit; 2: the
+/// kernel has an operation that the model does not know.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tilecast simulate linear-ce --target v5p --tokens 8192 --config config.json\n  \
-                  tilecast simulate linear-ce --target v4 --tokens 65536 --hidden 512 --vocab 128256 --blocks 1024,512,1024"
+                  tilecast simulate linear-ce --target v4 --tokens 65536 --hidden 512 --vocab 128256 --blocks 1024,512,1024\n  \
+                  tilecast simulate --mosaic kernel.mlir --target v5e --trace kernel.json"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// What to simulate
-    op: Op,
+    #[arg(required_unless_present = "mosaic", conflicts_with = "mosaic")]
+    op: Option<Op>,
+    /// Simulate the kernel in FILE instead: a Mosaic module as text, in any of its forms
+    #[arg(long, value_name = "FILE")]
+    mosaic: Option<PathBuf>,
+    /// What the kernel of --mosaic gets at run time, JSON: steps along the axes that are known only then, and the elements of
+    /// each prefetched scalar: {"bounds": [4], "prefetched": [[0, 1], null]} [default: 1 and 0, and the report says so]
+    #[arg(long, value_name = "FILE", requires = "mosaic")]
+    scalars: Option<PathBuf>,
+    /// Write what each kernel does over time, its first and last grid steps, as a trace for ui.perfetto.dev or chrome://tracing;
+    /// replaced as a whole, or not touched on an error
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// TPU generation: v4, v5e, v5p, v6e, v7x
     #[arg(long, value_name = "T", value_parser = parse_target)]
     target: &'static Target,
@@ -42,19 +66,88 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    problem: ProblemArgs,
+    problem: OptionalProblem,
+}
+
+/// The problem of an op; none with `--mosaic`, which takes none of its options. (clap's derive leaves out
+/// optional groups that hold groups.)
+#[derive(Debug)]
+struct OptionalProblem(Option<ProblemArgs>);
+
+impl OptionalProblem {
+    fn augment(command: Command) -> Command {
+        let all = ProblemArgs::augment_args(Command::new("problem"));
+        let ids: Vec<Id> = all
+            .get_arguments()
+            .map(|arg| arg.get_id().clone())
+            .collect();
+        let command = ProblemArgs::augment_args(command);
+        let command = ids.into_iter().fold(command, |command, id| {
+            command.mut_arg(id, |arg| arg.conflicts_with("mosaic"))
+        });
+        let or_mosaic = |arg: Arg| arg.required(false).required_unless_present("mosaic");
+        ["tokens", "hidden", "vocab"]
+            .into_iter()
+            .fold(command, |command, id| command.mut_arg(id, or_mosaic))
+    }
+}
+
+impl clap::Args for OptionalProblem {
+    fn augment_args(command: Command) -> Command {
+        Self::augment(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment(command)
+    }
+}
+
+impl FromArgMatches for OptionalProblem {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let is_given = matches.contains_id("tokens");
+        let problem = is_given.then(|| ProblemArgs::from_arg_matches(matches));
+        Ok(Self(problem.transpose()?))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
-    args.op.require_head("simulate")?;
-    args.given.check(args.op)?;
-    let request = request(&args.problem, args.target, args.vmem_limit_kib)?;
-    let rows = tune(&request, &space(&args.problem.schedule, &request)?, || ())
-        .map_err(CliError::invalid)?;
+    let trace = args.trace.as_deref().map(Output::new).transpose()?;
+    let write = |processes: &dyn Fn() -> Result<Vec<Process>, CliError>| match &trace {
+        Some(file) => {
+            let text = chrome(&processes()?, args.target.clock_hz.value);
+            file.write(|to| to.write_all(text.as_bytes()))
+        }
+        None => Ok(()),
+    };
+    if let Some(path) = &args.mosaic {
+        let limit_bytes = args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let scalars = args.scalars.as_deref();
+        let simulation = mosaic::Simulation::new(path, scalars, args.target, limit_bytes)?;
+        write(&|| simulation.trace())?;
+        match args.json {
+            true => print_json(&simulation.document())?,
+            false => simulation.print()?,
+        }
+        return Ok(outcome(simulation.report.verdict));
+    }
+    let (Some(op), Some(problem)) = (args.op, &args.problem.0) else {
+        return Err(CliError::invalid("give an op and its shape, or --mosaic"));
+    };
+    op.require_head("simulate")?;
+    args.given.check(op)?;
+    let request = request(problem, args.target, args.vmem_limit_kib)?;
+    let space = space(&problem.schedule, &request)?;
+    let rows = tune(&request, &space, || ()).map_err(CliError::invalid)?;
     let row = rows
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
-    let simulation = Simulation::new(args.op, &request, row)?;
+    let simulation = Simulation::new(op, &request, row)?;
+    write(&|| simulation.trace())?;
     match args.json {
         true => print_json(&simulation.document())?,
         false => simulation.print()?,
@@ -96,15 +189,44 @@ impl<'a> Simulation<'a> {
     }
 
     /// Kernels with their pass and blocks.
-    fn kernels(&self) -> impl Iterator<Item = (&'static str, tilecast::Blocks, &KernelReport)> {
-        self.passes.iter().flat_map(|(pass, report)| {
+    fn kernels(&self) -> Vec<Shown<'_>> {
+        let mut kernels = Vec::new();
+        for (pass, report) in &self.passes {
             let blocks = match *pass {
                 "forward" => self.row.forward,
                 _ => self.row.backward.map(|plan| plan.blocks),
             };
-            let kernels = report.kernels.iter();
-            kernels.filter_map(move |kernel| Some((*pass, blocks?, kernel)))
-        })
+            kernels.extend(report.kernels.iter().map(|kernel| Shown {
+                pass: Some(pass),
+                blocks,
+                kernel,
+            }));
+        }
+        kernels
+    }
+
+    /// What each kernel does over time; those of a chunk once.
+    fn trace(&self) -> Result<Vec<Process>, CliError> {
+        let mut processes = Vec::new();
+        for (_, pass) in &self.passes {
+            let traced = self.request.trace(pass, TRACED_STEPS);
+            processes.extend(traced.map_err(CliError::invalid)?);
+        }
+        Ok(processes)
+    }
+
+    /// What the kernels were taken to do, and what the target.
+    fn assumptions(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for Shown { kernel, .. } in self.kernels() {
+            let named = kernel
+                .assumptions
+                .iter()
+                .map(|line| format!("{}: {line}", kernel.name));
+            lines.extend(named);
+        }
+        lines.extend(assumptions(self.request));
+        lines
     }
 
     fn report(&self) -> &OpReport {
@@ -133,7 +255,8 @@ impl<'a> Simulation<'a> {
                 self.row.bounds.binding().0
             ));
         }
-        let of_kernels = self.kernels().filter_map(|(_, _, kernel)| {
+        let kernels = self.kernels();
+        let of_kernels = kernels.iter().filter_map(|Shown { kernel, .. }| {
             let reason = kernel.reason.as_ref()?;
             Some(match kernel.verdict {
                 // The reason names the kernel itself.
@@ -146,108 +269,22 @@ impl<'a> Simulation<'a> {
             lines.extend(report.reason.clone());
         }
         lines.extend(self.hint.clone());
-        lines.extend(headroom(self.request, self.row));
+        lines.push(tables::tightest(&kernels));
         lines.join("\n") + "\n"
     }
 
     fn print(&self) -> Result<(), CliError> {
         print(self.answer())?;
-        print_table(&self.overview())?;
-        if self
-            .kernels()
-            .any(|(_, _, kernel)| kernel.prediction.is_some())
-        {
-            print("\nEach unit alone, as if nothing else took time; * binds")?;
-            print_table(&self.bounds())?;
-        }
-        for (_, _, kernel) in self.kernels() {
-            let vmem = &kernel.vmem;
-            print(format_args!(
-                "\nVMEM of {}: {} of {} ({} usable)",
-                kernel.name,
-                bytes_text(vmem.used_bytes() as f64),
-                bytes_text(vmem.limit_bytes as f64),
-                bytes_text(vmem.capacity_bytes as f64)
-            ))?;
-            print_table(&vmem_table(kernel))?;
-        }
-        self.print_hbm()?;
-        print("\nNot predicted yet")?;
-        for (field, why) in NOT_PREDICTED {
-            print(format_args!("  {field}: {why}"))?;
-        }
-        print("\nAssumptions")?;
-        assumptions(self.request)
-            .iter()
-            .try_for_each(|line| print(format_args!("  {line}")))
-    }
-
-    fn overview(&self) -> Table {
-        let mut table = table([
-            "kernel",
-            "blocks",
-            "launches",
-            "grid steps",
-            "time",
-            "range",
-            "MXU busy",
-            "bound by",
-            "verdict",
-        ]);
-        for (_, blocks, kernel) in self.kernels() {
-            let prediction = kernel.prediction;
-            let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-            let range = prediction.map(|p| {
-                let [low, high] = p.time_range_s;
-                format!("{} to {}", time_text(low), time_text(high))
-            });
-            table.add_row([
-                kernel.name.as_str().into(),
-                blocks_text(blocks).into(),
-                number(kernel.launches),
-                number(count_text(kernel.grid_steps as f64)),
-                number(or_none(prediction.map(|p| time_text(p.time_s)))),
-                number(or_none(range)),
-                number(or_none(
-                    prediction.map(|p| format!("{:.0} %", p.mxu_fraction() * 100.0)),
-                )),
-                or_none(prediction.map(|p| p.bounds.binding().0.into())).into(),
-                kernel.verdict.name().into(),
-            ]);
-        }
         let fits = self.report().total.is_some();
-        for (pass, report) in (self.passes.iter()).filter(|(_, pass)| fits && pass.array_bytes > 0)
-        {
-            table.add_row([
-                format!("arrays, {pass}").into(),
-                "".into(),
-                "".into(),
-                "".into(),
-                number(time_text(report.array_s)),
-                "".into(),
-                "".into(),
-                "hbm".into(),
-            ]);
-        }
-        table
-    }
-
-    fn bounds(&self) -> Table {
-        let names = self.row.bounds.named().map(|(name, _)| name);
-        let mut table = table(["kernel"].into_iter().chain(names));
-        for (_, _, kernel) in self.kernels() {
-            let Some(prediction) = kernel.prediction else {
-                continue;
-            };
-            let binding = prediction.bounds.binding().0;
-            let mut cells = vec![kernel.name.as_str().into()];
-            cells.extend(prediction.bounds.named().map(|(name, seconds)| {
-                let mark = if name == binding { "*" } else { "" };
-                number(format!("{}{mark}", time_text(seconds)))
-            }));
-            table.add_row(cells);
-        }
-        table
+        let arrays = self
+            .passes
+            .iter()
+            .filter(|(_, pass)| fits && pass.array_bytes > 0);
+        let arrays = arrays.map(|(pass, report)| (*pass, report.array_s));
+        tables::print_kernels(&self.kernels(), arrays)?;
+        self.print_hbm()?;
+        print("\nAssumptions")?;
+        (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))
     }
 
     fn print_hbm(&self) -> Result<(), CliError> {
@@ -307,39 +344,6 @@ fn hint(request: &Request, row: &Row) -> Result<Option<String>, tilecast::sim::o
         _ => "fit",
     };
     Ok(Some(format!("nearest that {fits}: {}", hints.join(" "))))
-}
-
-/// The ledger, with a bar for each term's share of the limit.
-fn vmem_table(kernel: &KernelReport) -> Table {
-    let mut table = table(["buffer", "kind", "buffers", "bytes", "share of the limit"]);
-    for term in &kernel.vmem.terms {
-        table.add_row([
-            term.name.as_str().into(),
-            term.kind.name().into(),
-            number(term.buffers),
-            number(bytes_text(term.bytes as f64)),
-            bar(term.bytes, kernel.vmem.limit_bytes).into(),
-        ]);
-    }
-    table.add_row([
-        "sum".into(),
-        "".into(),
-        "".into(),
-        number(bytes_text(kernel.vmem.used_bytes() as f64)),
-        bar(kernel.vmem.used_bytes(), kernel.vmem.limit_bytes).into(),
-    ]);
-    table
-}
-
-/// A bar of 40 characters for the whole; what is beyond is cut off and marked.
-fn bar(part: u64, whole: u64) -> String {
-    const LENGTH: f64 = 40.0;
-    let share = part as f64 / whole.max(1) as f64;
-    let filled = "#".repeat((share.min(1.0) * LENGTH).round() as usize);
-    match share {
-        share if share > 1.0 => format!("{filled}> {:.0} %", share * 100.0),
-        share => format!("{filled} {:.0} %", share * 100.0),
-    }
 }
 
 fn sum(terms: &[(&str, u128)]) -> u128 {

@@ -8,6 +8,7 @@ use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
+use tilecast::sim::memory::is_open;
 use tilecast::sim::op::{BackwardPlan, Request};
 use tilecast::sim::tune::{Counts, Row, Space, tune};
 use tilecast::sim::{Verdict, bytes_text};
@@ -18,8 +19,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    NOT_PREDICTED, assumptions, blocks_json, blocks_text, count_text, headline, headroom,
-    not_predicted_json, outcome, range_json, request, row_text, shape_json, space, time_text,
+    assumptions, blocks_json, blocks_text, count_text, fit_text, headline, outcome, range_json,
+    request, row_text, shape_json, space, time_text,
 };
 
 /// Try block sizes and strategies, and rank them by predicted time
@@ -143,17 +144,17 @@ fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
         ));
     }
     print_table(&ranking(rows, top))?;
-    let warning = rows.first().and_then(|best| headroom(request, best));
+    let open = rows.first().filter(|best| is_open(best.fit_probability));
+    let warning = open.map(|best| {
+        let fit = fit_text(best.vmem_margin_bytes, best.fit_probability);
+        format!("VMEM of the first {fit}")
+    });
     for sentence in comparison(rows).into_iter().chain(warning) {
         print(format_args!("\n{sentence}"))?;
     }
     print("\nAssumptions")?;
     for line in assumptions(request) {
         print(format_args!("  {line}"))?;
-    }
-    print("Not predicted yet")?;
-    for (field, why) in NOT_PREDICTED {
-        print(format_args!("  {field}: {why}"))?;
     }
     print("")
 }
@@ -260,7 +261,6 @@ fn document(op: Op, tuned: &[Tuned]) -> Value {
             "hbm_oom": hbm_oom,
             "invalid": invalid,
         },
-        "not_predicted": not_predicted_json(),
         "assumptions": assumptions,
         "results": rows.iter().map(|(target, row)| row_json(target, row)).collect::<Vec<_>>(),
     })
@@ -282,6 +282,8 @@ fn row_json(target: &Target, row: &Row) -> Value {
         "tokens_per_s": total.map(|total| total.tokens_per_s),
         "vmem_used_bytes": row.vmem_used_bytes,
         "vmem_limit_bytes": row.vmem_limit_bytes,
+        "margin_bytes": row.vmem_margin_bytes,
+        "fit_probability": row.fit_probability,
         "hbm_used_bytes": row.report.hbm.used_bytes,
         "bottleneck": total.map(|_| row.bounds.binding().0),
     })

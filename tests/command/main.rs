@@ -5,6 +5,7 @@ mod compiler;
 mod files;
 mod hostile;
 mod logits;
+mod simulate;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

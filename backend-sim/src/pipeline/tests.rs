@@ -51,7 +51,10 @@ fn pipeline<'a>(grid: &'a Grid, target: &Target, case: &Case) -> Pipeline<'a> {
     };
     let body = |i: usize| StepCost {
         cycles: case.cycles[i],
-        regions: vec![case.cycles[i] / 2.0],
+        regions: vec![Busy {
+            cycles: case.cycles[i] / 2.0,
+            ..Busy::default()
+        }],
         transfers: vec![Transfer {
             direction: Direction::Load,
             bytes: case.own,

@@ -3,7 +3,7 @@
 use tilecast_core::target::{Generation, Target};
 
 /// A unit, or a kind of slot of an instruction bundle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Unit {
     /// Rows streamed through the matrix units, in cycles of one unit.
     Mxu,
@@ -38,6 +38,20 @@ impl Unit {
         Self::Load,
         Self::Store,
     ];
+
+    /// The name used in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mxu => "MXU",
+            Self::Push => "MXU weights",
+            Self::Valu => "VALU",
+            Self::Eup => "EUP",
+            Self::Pop => "result pops",
+            Self::Xlu => "XLU",
+            Self::Load => "loads",
+            Self::Store => "stores",
+        }
+    }
 }
 
 /// Figures of a target that are fitted.

@@ -29,6 +29,8 @@ pub enum TermKind {
     Window,
     /// Memory of the kernel.
     Scratch,
+    /// Memory that the compiler adds to rearrange values.
+    Internal,
     /// Where registers are kept that do not fit; decided by the compiler's register allocation.
     Spills,
 }
@@ -39,7 +41,8 @@ impl TermKind {
         match self {
             Self::Window => "window",
             Self::Scratch => "scratch",
-            Self::Spills => "spills",
+            Self::Internal => "internal",
+            Self::Spills => "spill",
         }
     }
 }
@@ -51,6 +54,8 @@ pub struct Term {
     pub name: &'static str,
     /// Window or scratch.
     pub kind: TermKind,
+    /// Elements along each dimension of one buffer.
+    pub shape: Vec<usize>,
     /// Bytes of all buffers together, padded.
     pub bytes: u64,
     /// Number of buffers.
@@ -81,14 +86,14 @@ impl VmemLedger {
     ) -> Result<Self, PaddingError> {
         let mut terms = Vec::new();
         for named in spec.buffers() {
-            let (kind, bytes, buffers) = match &named.buffer {
+            let (kind, shape, bytes, buffers) = match &named.buffer {
                 Buffer::Window {
                     layout, operand, ..
                 } => {
                     let buffers = if spec.varies(operand) { 2 } else { 1 };
                     let shape = window_shape(*layout, operand);
                     let bytes = window_bytes(&shape, operand.dtype, buffers, target)?;
-                    (TermKind::Window, bytes, buffers)
+                    (TermKind::Window, shape, bytes, buffers)
                 }
                 Buffer::Scratch {
                     dtype,
@@ -96,20 +101,22 @@ impl VmemLedger {
                     shape,
                 } => {
                     let shape = scratch_shape(*layout, shape, target);
-                    (TermKind::Scratch, padded_bytes(&shape, *dtype, target)?, 1)
+                    let bytes = padded_bytes(&shape, *dtype, target)?;
+                    (TermKind::Scratch, shape, bytes, 1)
                 }
                 buffer @ Buffer::Stats { rows, .. } => {
                     let shape = scratch_shape(Layout::Rows, &[*rows], target);
                     let bytes = padded_bytes(&shape, DType::F32, target)?;
                     let values = buffer.values_per_row();
                     let all = bytes.saturating_mul(values as u64);
-                    (TermKind::Scratch, all, values)
+                    (TermKind::Scratch, shape, all, values)
                 }
                 Buffer::Hbm { .. } | Buffer::Semaphore => continue,
             };
             terms.push(Term {
                 name: named.name,
                 kind,
+                shape,
                 bytes,
                 buffers,
             });

@@ -1,22 +1,17 @@
 //! The document of `simulate --json`. Fields are `null` where there is no answer; none are left out.
 
-use serde_json::{Value, json};
-use tilecast::Blocks;
-use tilecast::sim::kernel::KernelReport;
-
+use super::tables::Shown;
 use super::{Simulation, sum};
-use crate::cli::report::{
-    assumptions, blocks_json, bounds_json, not_predicted_json, range_json, shape_json,
-};
+use crate::cli::report::{blocks_json, bounds_json, expected_error_json, range_json, shape_json};
+use serde_json::{Value, json};
 
 impl Simulation<'_> {
     /// Everything that is known about the configuration.
     pub(super) fn document(&self) -> Value {
         let report = self.report();
         let tokens = self.request.problem().tokens() as f64;
-        let kernels: Vec<Value> = self
-            .kernels()
-            .map(|(pass, blocks, kernel)| kernel_json(pass, blocks, kernel, tokens))
+        let kernels: Vec<Value> = (self.kernels().iter())
+            .map(|shown| kernel(shown, Some(tokens)))
             .collect();
         let arrays: Vec<Value> = (self.passes.iter())
             .map(|(pass, report)| {
@@ -60,13 +55,19 @@ impl Simulation<'_> {
                 "time_range_s": range_json(report.total.map(|total| total.time_range_s)),
                 "tokens_per_s": report.total.map(|total| total.tokens_per_s),
             },
-            "not_predicted": not_predicted_json(),
-            "assumptions": assumptions(self.request),
+            "expected_error": expected_error_json(),
+            "assumptions": self.assumptions(),
         })
     }
 }
 
-fn kernel_json(pass: &str, blocks: Blocks, kernel: &KernelReport, tokens: f64) -> Value {
+/// One kernel; `tokens` are those of the op, if it is one.
+pub(super) fn kernel(shown: &Shown<'_>, tokens: Option<f64>) -> Value {
+    let Shown {
+        pass,
+        blocks,
+        kernel,
+    } = shown;
     let vmem = &kernel.vmem;
     let terms: Vec<Value> = (vmem.terms.iter())
         .map(|term| {
@@ -82,26 +83,28 @@ fn kernel_json(pass: &str, blocks: Blocks, kernel: &KernelReport, tokens: f64) -
     json!({
         "name": kernel.name,
         "pass": pass,
-        "blocks": blocks_json(Some(blocks)),
+        "blocks": blocks_json(*blocks),
         "verdict": kernel.verdict.name(),
         "reason": kernel.reason,
         "vmem": {
             "used_bytes": vmem.used_bytes(),
             "limit_bytes": vmem.limit_bytes,
             "capacity_bytes": vmem.capacity_bytes,
+            "margin_bytes": vmem.margin_bytes(),
+            "fit_probability": vmem.fit_probability(),
             "terms": terms,
-            "spill_bytes": null,
         },
         "cycles_per_core": prediction.map(|p| p.cycles_per_core),
         "grid_steps": kernel.grid_steps,
         "launches": kernel.launches,
         "time_s": prediction.map(|p| p.time_s),
         "time_range_s": range_json(prediction.map(|p| p.time_range_s)),
-        "tokens_per_s": prediction.map(|p| tokens / p.time_s),
+        "tokens_per_s": prediction.and_then(|p| Some(tokens? / p.time_s)),
         "mxu_fraction": prediction.map(|p| p.mxu_fraction()),
         "hbm_traffic_bytes": prediction.map(|p| p.hbm_bytes),
         "bounds_s": bounds_json(prediction.map(|p| p.bounds)),
         "bottleneck": prediction.map(|p| p.bounds.binding().0),
+        "assumptions": kernel.assumptions,
     })
 }
 

@@ -46,7 +46,6 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
             "chips",
             "best",
             "counts",
-            "not_predicted",
             "assumptions",
             "results"
         ]
@@ -74,6 +73,8 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "tokens_per_s",
                 "vmem_used_bytes",
                 "vmem_limit_bytes",
+                "margin_bytes",
+                "fit_probability",
                 "hbm_used_bytes",
                 "bottleneck",
             ]
