@@ -80,8 +80,25 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
+    let machine = Machine::new(target);
+    judge_on(module, &machine, cores(target), scalars, limit_bytes)
+}
+
+/// Like [`judge`], on a given machine and number of cores: what the compiler was asked for when a
+/// point was [measured](crate::validate), or what is tried when figures are fitted.
+///
+/// # Errors
+/// As for [`judge`].
+pub fn judge_on(
+    module: &Module,
+    machine: &Machine,
+    cores: u64,
+    scalars: &Scalars,
+    limit_bytes: Option<u64>,
+) -> Result<Judged, JudgeError> {
+    let target = machine.target;
     let signature = Signature::read(module)?;
-    let grid = Grid::new(module, &signature, scalars, cores(target))?;
+    let grid = Grid::new(module, &signature, scalars, cores)?;
     let ledger = |dropped: &[usize]| {
         VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
     };
@@ -96,10 +113,9 @@ pub fn judge(
             assumptions: grid.assumptions,
         });
     }
-    let machine = Machine::new(target);
-    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
-    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(&machine), target);
-    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    let schedule = schedule_grid(module, machine, &signature, &grid, scalars)?;
+    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(machine), target);
+    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, machine)?;
     Ok(Judged {
         vmem,
         steps: grid.steps(),
@@ -107,7 +123,7 @@ pub fn judge(
         time: Some(KernelTime {
             estimate: pipeline.estimate(),
             slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
-            scalar_cycles: schedule.step_cycles(&machine) * grid.steps() as f64,
+            scalar_cycles: schedule.step_cycles(machine) * grid.steps() as f64,
         }),
         assumptions: assumptions(&grid, &schedule, &pipeline),
     })

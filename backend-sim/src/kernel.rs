@@ -286,14 +286,7 @@ fn kernel<K: Kernel>(
     let mut report: Option<KernelReport> = None;
     let mut total = Prediction::default();
     for (counter, iterations) in counter_classes(iterations) {
-        let values = (launch.scalars.iter())
-            .map(|scalar| scalar.evaluate(&|_| counter))
-            .collect::<Vec<i64>>();
-        let scalars = match values.is_empty() {
-            true => Scalars::default(),
-            false => Scalars::new(Vec::new(), vec![Some(values)]),
-        };
-        let judged = judge(&module, target, &scalars, vmem_limit_bytes)?;
+        let judged = judge(&module, target, &scalars(launch, counter), vmem_limit_bytes)?;
         match prediction(&judged, target) {
             Some(one) => total.add(&one, iterations * times),
             None => total.time_s = f64::INFINITY,
@@ -316,6 +309,15 @@ fn kernel<K: Kernel>(
     }
     report.prediction = (report.verdict == Verdict::Fits).then_some(total);
     Ok(report)
+}
+
+/// What a launch passes to its kernel when the loop around it is at `counter`.
+pub(crate) fn scalars<K>(launch: &Launch<K>, counter: i64) -> Scalars {
+    let values = (launch.scalars.iter()).map(|scalar| scalar.evaluate(&|_| counter));
+    match launch.scalars.is_empty() {
+        true => Scalars::default(),
+        false => Scalars::new(Vec::new(), vec![Some(values.collect())]),
+    }
 }
 
 /// Gives the terms the names that the kernel has for its buffers.

@@ -27,6 +27,7 @@ mod solve;
 mod targets;
 mod tensors;
 mod tune;
+mod validate;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ enum Command {
     Compile(compile::Args),
     Run(run::Args),
     Check(check::Args),
+    Validate(validate::Args),
 }
 
 /// How a command ended that did what it was asked to.
@@ -93,6 +95,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Compile(args) => compile::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Validate(args) => validate::run(&args),
     };
     ExitCode::from(match result {
         Ok(outcome) => outcome.exit_code(),
