@@ -14,8 +14,8 @@ use std::fmt::Write;
 
 use tilecast_core::target::{TARGETS, Target};
 use tilecast_sim::schedule::Machine;
-use tilecast_sim::validate::point::{Set, Subject, points};
 use tilecast_sim::validate::cycles;
+use tilecast_sim::validate::point::{Set, Subject, points};
 
 /// Steps of the rounds of the descent, as shares of a figure.
 const STEPS: [f64; 6] = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02];
@@ -29,8 +29,12 @@ const LEAST_GAIN: f64 = 1e-5;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let file = args.next().ok_or("give the file to write, and targets unless all")?;
-    let mut targets = args.map(|name| Target::by_name(&name)).collect::<Result<Vec<_>, _>>()?;
+    let file = args
+        .next()
+        .ok_or("give the file to write, and targets unless all")?;
+    let mut targets = args
+        .map(|name| Target::by_name(&name))
+        .collect::<Result<Vec<_>, _>>()?;
     if targets.is_empty() {
         targets.extend(&TARGETS);
     }
@@ -48,8 +52,12 @@ type Sample = (Subject, u64, f64);
 
 fn refit(target: &'static Target, text: &mut String) -> Result<(), Box<dyn Error>> {
     let mut samples: Vec<Sample> = Vec::new();
-    for point in points(Set::Fit)?.into_iter().filter(|point| point.target == target) {
-        if let (Some(subject), Some(measured)) = (point.subject(&|_| None)?, point.measured.cycles) {
+    for point in points(Set::Fit)?
+        .into_iter()
+        .filter(|point| point.target == target)
+    {
+        if let (Some(subject), Some(measured)) = (point.subject(&|_| None)?, point.measured.cycles)
+        {
             samples.push((subject, point.cores(), measured));
         }
     }
@@ -83,10 +91,22 @@ fn bounds(name: &str, first: f64) -> Bounds {
     let kind = name.split('_').next_back().unwrap_or(name);
     match (name.starts_with("step_"), kind) {
         // A part of a sum, of either sign.
-        (true, _) => Bounds { least: f64::NEG_INFINITY, most: f64::INFINITY, unit: 20.0 },
+        (true, _) => Bounds {
+            least: f64::NEG_INFINITY,
+            most: f64::INFINITY,
+            unit: 20.0,
+        },
         // A unit is never faster than it is.
-        (false, "slots") => Bounds { least: f64::MIN_POSITIVE, most: first, unit: 0.5 },
-        _ => Bounds { least: 0.0, most: f64::INFINITY, unit: 0.5 },
+        (false, "slots") => Bounds {
+            least: f64::MIN_POSITIVE,
+            most: first,
+            unit: 0.5,
+        },
+        _ => Bounds {
+            least: 0.0,
+            most: f64::INFINITY,
+            unit: 0.5,
+        },
     }
 }
 

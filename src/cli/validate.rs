@@ -115,7 +115,11 @@ fn compare(modules: Option<&Path>) -> Result<Report, CliError> {
 
 /// The outcomes of a set in groups, all of them first: a title and those in it.
 fn groups(outcomes: &[Judged], set: Set) -> Vec<(String, Vec<&Judged>)> {
-    let of_set = || outcomes.iter().filter(move |outcome| outcome.point.set == set);
+    let of_set = || {
+        outcomes
+            .iter()
+            .filter(move |outcome| outcome.point.set == set)
+    };
     let mut groups = vec![("all".to_owned(), of_set().collect::<Vec<_>>())];
     let mut add = |name: &dyn Fn(&Judged) -> String| {
         let first = groups.len();

@@ -135,8 +135,16 @@ fn validate_compares_every_committed_point() {
     // Kernels of others are not here; that is said, not passed over.
     assert!(summary("foreign").is_null());
     assert_eq!(json["left_out"]["points"], rows("foreign.csv"));
-    assert!(json["left_out"]["reason"].as_str().unwrap().contains("--modules"));
-    assert_eq!(json["hardware"]["runs"].as_array().unwrap().len(), rows("hardware.csv"));
+    assert!(
+        json["left_out"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("--modules")
+    );
+    assert_eq!(
+        json["hardware"]["runs"].as_array().unwrap().len(),
+        rows("hardware.csv")
+    );
     assert_eq!(json["failures"].as_array().unwrap().len(), 0);
     let own = rows("fit.csv") + rows("heldout.csv");
     assert_eq!(json["points"].as_array().unwrap().len(), own);

@@ -198,7 +198,9 @@ fn predicted(passes: &[(PassReport, u64)], baselines: &Baselines) -> Option<Pred
         let [_, model, _] = pass.time_s()?;
         sum.model += times * model;
         for kernel in &pass.kernels {
-            let KernelReport { name, prediction, .. } = kernel;
+            let KernelReport {
+                name, prediction, ..
+            } = kernel;
             let bounds = prediction.as_ref()?.bounds;
             let roofline = bounds.mxu.max(bounds.hbm);
             sum.roofline += times * roofline;

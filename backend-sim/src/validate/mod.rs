@@ -102,7 +102,9 @@ impl Outcome {
     pub fn new(point: Point, subject: &Subject) -> Result<Self, ValidateError> {
         let machine = Machine::new(point.target);
         let limit_bytes = Some(point.measured.limit_bytes);
-        let Subject { module, scalars, .. } = subject;
+        let Subject {
+            module, scalars, ..
+        } = subject;
         let judged = judge_on(module, &machine, point.cores(), scalars, limit_bytes)?;
         Ok(Self {
             predicted: Predicted::of(&judged, &machine, point.cores()),
@@ -132,19 +134,26 @@ impl Outcome {
 
     /// Prediction and measurement of the schedule.
     fn cycles(&self, predicted: impl Fn(&Cycles) -> f64) -> Option<(f64, f64)> {
-        Some((predicted(&self.predicted.cycles?), self.point.measured.cycles?))
+        Some((
+            predicted(&self.predicted.cycles?),
+            self.point.measured.cycles?,
+        ))
     }
 }
 
 impl Predicted {
     fn of(judged: &Judged, machine: &Machine, cores: u64) -> Self {
         let spilled = |ledger: &VmemLedger| -> u64 {
-            let spills = ledger.terms.iter().filter(|term| term.kind == TermKind::Spills);
+            let spills = ledger
+                .terms
+                .iter()
+                .filter(|term| term.kind == TermKind::Spills);
             spills.map(|term| term.bytes).sum()
         };
         let used_bytes = judged.vmem.used_bytes();
         let cycles = judged.time.as_ref().map(|time| {
-            let unit = |unit: Unit| time.slots[unit as usize] / machine.slots_per_cycle[unit as usize];
+            let unit =
+                |unit: Unit| time.slots[unit as usize] / machine.slots_per_cycle[unit as usize];
             let estimate = &time.estimate;
             let bytes = estimate.loaded_bytes + estimate.stored_bytes;
             let target = machine.target;
@@ -192,7 +201,10 @@ impl Baselines {
     /// From outcomes, of which those of [`Set::Fit`] count.
     pub fn fit(outcomes: &[Outcome]) -> Self {
         let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for outcome in outcomes.iter().filter(|outcome| outcome.point.set == Set::Fit) {
+        for outcome in outcomes
+            .iter()
+            .filter(|outcome| outcome.point.set == Set::Fit)
+        {
             if let Some((roofline, measured)) = outcome.cycles(|cycles| cycles.roofline) {
                 let family = outcome.point.family().to_owned();
                 ratios.entry(family).or_default().push(measured / roofline);
@@ -200,7 +212,11 @@ impl Baselines {
         }
         let middle = |mut list: Vec<f64>| {
             list.sort_by(f64::total_cmp);
-            if list.is_empty() { 1.0 } else { errors::median(&list) }
+            if list.is_empty() {
+                1.0
+            } else {
+                errors::median(&list)
+            }
         };
         Self {
             all: middle(ratios.values().flatten().copied().collect()),
@@ -260,7 +276,11 @@ impl Summary {
             Errors::of(outcomes.iter().filter_map(pair))
         };
         let exact = |outcome: &&&Outcome| {
-            let Measured { used_bytes, spill_bytes, .. } = outcome.point.measured;
+            let Measured {
+                used_bytes,
+                spill_bytes,
+                ..
+            } = outcome.point.measured;
             spill_bytes == used_bytes.checked_sub(outcome.predicted.unspilled_bytes)
         };
         let count = |agreement: Agreement| {

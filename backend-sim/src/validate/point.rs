@@ -307,8 +307,10 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
     let strategy = match strategy.as_str() {
         "" => None,
         name => Some(
-            (Strategy::ALL.into_iter().find(|strategy| strategy.name() == name))
-                .ok_or_else(|| records.wrong("strategy"))?,
+            (Strategy::ALL
+                .into_iter()
+                .find(|strategy| strategy.name() == name))
+            .ok_or_else(|| records.wrong("strategy"))?,
         ),
     };
     let chunk_columns = records.get_if_any("chunk_columns")?;

@@ -50,7 +50,8 @@ pub(super) struct Records<'a> {
 impl<'a> Records<'a> {
     pub(super) fn new(table: &'static str, text: &'a str) -> Result<Self, RecordError> {
         let mut reader = Reader::from_reader(text.as_bytes());
-        let header = (reader.headers().cloned()).map_err(|error| RecordError::Csv { table, error })?;
+        let header =
+            (reader.headers().cloned()).map_err(|error| RecordError::Csv { table, error })?;
         Ok(Self {
             table,
             reader,

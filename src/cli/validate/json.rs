@@ -17,7 +17,11 @@ pub(super) fn document(report: &Report) -> Value {
         .collect();
     let wrong = |outcome: &&Outcome| outcome.agreement() == Agreement::Wrong;
     let rankings: Vec<Value> = (Set::ALL.into_iter())
-        .flat_map(|set| choices(&report.outcomes, set).into_iter().map(move |choice| (set, choice)))
+        .flat_map(|set| {
+            choices(&report.outcomes, set)
+                .into_iter()
+                .map(move |choice| (set, choice))
+        })
         .map(|(set, choice)| {
             json!({
                 "set": set.name(), "shape": choice.shape, "blocks": choice.blocks,
@@ -80,7 +84,9 @@ fn summary(report: &Report, set: Set, title: &str, outcomes: &[&Outcome]) -> Val
 }
 
 fn point(outcome: &Outcome) -> Value {
-    let Outcome { point, predicted, .. } = outcome;
+    let Outcome {
+        point, predicted, ..
+    } = outcome;
     let measured = &point.measured;
     json!({
         "set": point.set.name(),
@@ -107,7 +113,9 @@ fn point(outcome: &Outcome) -> Value {
 }
 
 fn run(outcome: &RunOutcome) -> Value {
-    let RunOutcome { run, predicted_s, .. } = outcome;
+    let RunOutcome {
+        run, predicted_s, ..
+    } = outcome;
     let [forward, backward] = run.runs;
     json!({
         "date": run.date,
@@ -136,9 +144,16 @@ fn runs(outcomes: &[RunOutcome], structure: &str) -> Value {
     let of: Vec<&RunOutcome> = (outcomes.iter())
         .filter(|outcome| outcome.run.structure == structure)
         .collect();
-    let timed: Vec<&RunOutcome> = of.iter().copied().filter(|outcome| outcome.run.ran).collect();
+    let timed: Vec<&RunOutcome> = of
+        .iter()
+        .copied()
+        .filter(|outcome| outcome.run.ran)
+        .collect();
     let [model, roofline, fitted] = hardware::errors(&timed);
-    let right = of.iter().filter(|outcome| outcome.verdict_is_right()).count();
+    let right = of
+        .iter()
+        .filter(|outcome| outcome.verdict_is_right())
+        .count();
     json!({
         "kernel": structure,
         "time": errors(&model),

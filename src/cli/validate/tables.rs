@@ -21,20 +21,39 @@ pub(super) fn text(report: &Report) -> String {
     let constants: Vec<String> = (report.baselines.constants())
         .map(|(family, constant)| format!("{family} {constant:.2}"))
         .collect();
-    line(&mut text, format_args!("\nfitted roofline: {}", constants.join(", ")));
+    line(
+        &mut text,
+        format_args!("\nfitted roofline: {}", constants.join(", ")),
+    );
     if report.missing > 0 {
-        let Report { missing, missing_reason, .. } = report;
-        line(&mut text, format_args!("left out: {missing} foreign points; {missing_reason}"));
+        let Report {
+            missing,
+            missing_reason,
+            ..
+        } = report;
+        line(
+            &mut text,
+            format_args!("left out: {missing} foreign points; {missing_reason}"),
+        );
     }
-    let changed = report.outcomes.iter().filter(|outcome| outcome.changed).count();
+    let changed = report
+        .outcomes
+        .iter()
+        .filter(|outcome| outcome.changed)
+        .count();
     if changed > 0 {
         line(
             &mut text,
-            format_args!("{changed} points were measured on another text of the kernel than the one predicted here"),
+            format_args!(
+                "{changed} points were measured on another text of the kernel than the one predicted here"
+            ),
         );
     }
     for (name, reason) in &report.failures {
-        line(&mut text, format_args!("no prediction for {name}: {reason}"));
+        line(
+            &mut text,
+            format_args!("no prediction for {name}: {reason}"),
+        );
     }
     let points = report.outcomes.len() + report.runs.len();
     let _ = write!(text, "{points} points in {:.1} s", report.seconds);
@@ -51,7 +70,9 @@ fn percent(value: f64) -> String {
 
 /// A statistic in per cent, or a dash.
 fn cell(errors: &Option<Errors>, value: fn(&Errors) -> f64) -> String {
-    errors.as_ref().map_or("-".into(), |errors| percent(value(errors)))
+    errors
+        .as_ref()
+        .map_or("-".into(), |errors| percent(value(errors)))
 }
 
 fn sets(text: &mut String, report: &Report, set: Set) {
@@ -64,10 +85,23 @@ fn sets(text: &mut String, report: &Report, set: Set) {
         Set::HeldOut => "kernels of this library, never fitted to",
         Set::Foreign => "kernels of other projects, never fitted to",
     };
-    line(text, format_args!("{}: {what}. Errors in %, against libtpu", set.name()));
+    line(
+        text,
+        format_args!("{}: {what}. Errors in %, against libtpu", set.name()),
+    );
     let mut rows = table([
-        "", "points", "VMEM median", "p95", "exact but for spills", "verdicts equal", "cycles mean", "p95", "bias",
-        "with copies mean", "roofline mean", "fitted roofline mean",
+        "",
+        "points",
+        "VMEM median",
+        "p95",
+        "exact but for spills",
+        "verdicts equal",
+        "cycles mean",
+        "p95",
+        "bias",
+        "with copies mean",
+        "roofline mean",
+        "fitted roofline mean",
     ]);
     for (title, outcomes) in groups {
         let summary = Summary::of(&outcomes, &report.baselines);
@@ -114,7 +148,10 @@ fn wrong_verdicts(text: &mut String, outcomes: &[Outcome]) {
     }
     let mut rows = table(["set", "point", "predicted MiB", "measured MiB", "limit MiB"]);
     let mib = |bytes: u64| number(format!("{:.2}", bytes as f64 / f64::from(1 << 20)));
-    for Outcome { point, predicted, .. } in wrong {
+    for Outcome {
+        point, predicted, ..
+    } in wrong
+    {
         rows.add_row(vec![
             point.set.name().into(),
             point.name().into(),
@@ -148,13 +185,30 @@ fn rankings(text: &mut String, outcomes: &[Outcome]) {
 }
 
 fn runs(text: &mut String, outcomes: &[RunOutcome]) {
-    line(text, "\nPublished times on chips; stand-ins of the same structure. Errors in %");
+    line(
+        text,
+        "\nPublished times on chips; stand-ins of the same structure. Errors in %",
+    );
     let mut rows = table([
-        "date", "kernel", "on", "type", "B H V", "blocks", "passes", "limit KiB", "verdict", "ms", "predicted", "error",
-        "roofline", "fitted roofline",
+        "date",
+        "kernel",
+        "on",
+        "type",
+        "B H V",
+        "blocks",
+        "passes",
+        "limit KiB",
+        "verdict",
+        "ms",
+        "predicted",
+        "error",
+        "roofline",
+        "fitted roofline",
     ]);
     for outcome in outcomes {
-        let RunOutcome { run, predicted_s, .. } = outcome;
+        let RunOutcome {
+            run, predicted_s, ..
+        } = outcome;
         let problem = &run.problem;
         let [forward, backward] = run.runs;
         let ms = |seconds: f64| format!("{:.2}", 1e3 * seconds);
@@ -162,15 +216,28 @@ fn runs(text: &mut String, outcomes: &[RunOutcome]) {
         let error = |predicted: f64| {
             measured.map_or("-".into(), |seconds| percent(predicted / seconds - 1.0))
         };
-        let predicted = |of: &dyn Fn(f64) -> String, value: fn(&hardware::PredictedSeconds) -> f64| {
-            number(predicted_s.as_ref().map_or("-".into(), |predicted| of(value(predicted))))
+        let predicted = |of: &dyn Fn(f64) -> String,
+                         value: fn(&hardware::PredictedSeconds) -> f64| {
+            number(
+                predicted_s
+                    .as_ref()
+                    .map_or("-".into(), |predicted| of(value(predicted))),
+            )
         };
         rows.add_row(vec![
             run.date.as_str().into(),
-            format!("{} {}", run.structure, run.variant).trim_end().into(),
+            format!("{} {}", run.structure, run.variant)
+                .trim_end()
+                .into(),
             run.target.name.into(),
             problem.dtype().name().into(),
-            format!("{} {} {}", problem.tokens(), problem.hidden(), problem.vocab()).into(),
+            format!(
+                "{} {} {}",
+                problem.tokens(),
+                problem.hidden(),
+                problem.vocab()
+            )
+            .into(),
             format!(
                 "{},{},{}{}",
                 run.blocks.b,
@@ -179,8 +246,16 @@ fn runs(text: &mut String, outcomes: &[RunOutcome]) {
                 if run.blocks_stated { "" } else { " ?" }
             )
             .into(),
-            format!("{}{}", "F".repeat(forward as usize), "B".repeat(backward as usize)).into(),
-            number(run.limit_bytes.map_or("-".into(), |bytes| (bytes >> 10).to_string())),
+            format!(
+                "{}{}",
+                "F".repeat(forward as usize),
+                "B".repeat(backward as usize)
+            )
+            .into(),
+            number(
+                run.limit_bytes
+                    .map_or("-".into(), |bytes| (bytes >> 10).to_string()),
+            ),
             verdict(outcome).into(),
             number(measured.map_or("-".into(), ms)),
             predicted(&ms, |predicted| predicted.model),
@@ -190,14 +265,24 @@ fn runs(text: &mut String, outcomes: &[RunOutcome]) {
         ]);
     }
     line(text, format_args!("{}", rows.trim_fmt()));
-    line(text, "? blocks not stated; F forward, B backward; times that are not stated are -");
+    line(
+        text,
+        "? blocks not stated; F forward, B backward; times that are not stated are -",
+    );
     for structure in ["levanter", "tokamax"] {
         let of: Vec<&RunOutcome> = (outcomes.iter())
             .filter(|outcome| outcome.run.structure == structure)
             .collect();
-        let timed: Vec<&RunOutcome> = of.iter().copied().filter(|outcome| outcome.run.ran).collect();
+        let timed: Vec<&RunOutcome> = of
+            .iter()
+            .copied()
+            .filter(|outcome| outcome.run.ran)
+            .collect();
         let [model, roofline, fitted] = hardware::errors(&timed);
-        let right = of.iter().filter(|outcome| outcome.verdict_is_right()).count();
+        let right = of
+            .iter()
+            .filter(|outcome| outcome.verdict_is_right())
+            .count();
         line(
             text,
             format_args!(
