@@ -84,8 +84,25 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
+    let machine = Machine::new(target);
+    judge_on(module, &machine, cores(target), scalars, limit_bytes)
+}
+
+/// Like [`judge`], on a given machine and number of cores: what the compiler was asked for when a
+/// point was [measured](crate::validate), or what is tried when figures are fitted.
+///
+/// # Errors
+/// As for [`judge`].
+pub fn judge_on(
+    module: &Module,
+    machine: &Machine,
+    cores: u64,
+    scalars: &Scalars,
+    limit_bytes: Option<u64>,
+) -> Result<Judged, JudgeError> {
+    let target = machine.target;
     let signature = Signature::read(module)?;
-    let grid = Grid::new(module, &signature, scalars, cores(target))?;
+    let grid = Grid::new(module, &signature, scalars, cores)?;
     let ledger = |dropped: &[usize]| {
         VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
     };
@@ -104,14 +121,13 @@ pub fn judge(
             assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
         });
     }
-    let machine = Machine::new(target);
-    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
+    let schedule = schedule_grid(module, machine, &signature, &grid, scalars)?;
     let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
         needed: schedule.registers() as u64,
         held: machine.registers as u64,
         bytes: target.vreg_bytes.value,
     });
-    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, machine)?;
     Ok(Judged {
         vmem,
         steps: grid.steps(),
@@ -119,7 +135,7 @@ pub fn judge(
         time: Some(KernelTime {
             estimate: pipeline.estimate(),
             slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
-            scalar_cycles: schedule.step_cycles(&machine) * grid.steps() as f64,
+            scalar_cycles: schedule.step_cycles(machine) * grid.steps() as f64,
         }),
         assumptions: assumptions(&grid, &schedule, &pipeline),
     })

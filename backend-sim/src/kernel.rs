@@ -389,7 +389,7 @@ fn finish(report: &mut KernelReport, spec: &KernelSpec, target: &Target, launche
 }
 
 /// The scalars of a launch in the iteration `counter` of the loop around it.
-fn scalars<K>(launch: &Launch<K>, counter: i64) -> Scalars {
+pub(crate) fn scalars<K>(launch: &Launch<K>, counter: i64) -> Scalars {
     let values = (launch.scalars.iter())
         .map(|scalar| scalar.evaluate(&|_| counter))
         .collect::<Vec<i64>>();
@@ -410,10 +410,9 @@ fn scratch_names(spec: &KernelSpec) -> Vec<&'static str> {
     (spec.buffers().iter())
         .filter(|buffer| !matches!(buffer.buffer, Buffer::Window { .. } | Buffer::Hbm { .. }))
         .flat_map(|buffer| {
-            let parts = if matches!(buffer.buffer, Buffer::Stats { .. }) {
-                2
-            } else {
-                1
+            let parts = match buffer.buffer {
+                Buffer::Stats { .. } => buffer.buffer.values_per_row(),
+                _ => 1,
             };
             std::iter::repeat_n(buffer.name, parts)
         })

@@ -21,6 +21,7 @@
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
 //! | [`tune`] | the same for many block sizes |
 //! | [`emission`] | block sizes for a kernel that will be compiled |
+//! | [`validate`] | how far all of that is from what the compiler did, and from what ran |
 //! | [`execute`], [`interpretation`] | runs kernels and ops for their numbers |
 //!
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
@@ -39,6 +40,7 @@ pub mod schedule;
 pub mod signature;
 pub mod trace;
 pub mod tune;
+pub mod validate;
 mod verdict;
 
 pub use verdict::{Verdict, bytes_text};

@@ -181,15 +181,13 @@ impl<'a> Pipeline<'a> {
     /// The time of all steps.
     pub fn estimate(&self) -> Estimate {
         let times = self.grid.times();
-        let [mut compute, mut loaded, mut stored] = [self.entry + self.ends(), 0.0, 0.0];
+        let [mut loaded, mut stored] = [0.0, 0.0];
         let mut copied = |window: &WindowCopy, times: f64| match window.output {
             true => stored += times * window.bytes,
             false => loaded += times * window.bytes,
         };
         for (kind, times) in self.grid.kinds.iter().zip(times) {
             let times = times as f64;
-            let step = &self.bodies[kind.body];
-            compute += times * step.cycles;
             self.moved(kind.moved)
                 .for_each(|(_, window)| copied(window, times));
         }
@@ -209,10 +207,17 @@ impl<'a> Pipeline<'a> {
             independent: self.cycles(Bandwidth::Independent),
             shared: self.cycles(Bandwidth::Shared),
             central: self.cycles(Bandwidth::Published),
-            compute,
+            compute: self.compute_cycles(),
             loaded_bytes: loaded,
             stored_bytes: stored,
         }
+    }
+
+    /// Cycles of all steps, copies not waited for: what a static schedule says.
+    pub fn compute_cycles(&self) -> f64 {
+        let steps = self.grid.kinds.iter().zip(self.grid.times());
+        let cycles = steps.map(|(kind, times)| times as f64 * self.bodies[kind.body].cycles);
+        self.entry + self.ends() + cycles.sum::<f64>()
     }
 
     /// Cycles of all steps and copies.

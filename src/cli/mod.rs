@@ -33,6 +33,7 @@ mod targets;
 mod tensors;
 mod tpu;
 mod tune;
+mod validate;
 #[cfg(feature = "pjrt")]
 mod worker;
 
@@ -68,6 +69,7 @@ enum Command {
     Compile(compile::Args),
     Run(run::Args),
     Check(check::Args),
+    Validate(validate::Args),
 }
 
 /// How a command ended that did what it was asked to.
@@ -101,6 +103,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Compile(args) => compile::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Validate(args) => validate::run(&args),
     };
     ExitCode::from(match result {
         Ok(outcome) => outcome.exit_code(),

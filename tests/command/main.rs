@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Every command there is.
-const COMMANDS: [&str; 7] = [
-    "targets", "simulate", "tune", "emit", "compile", "run", "check",
+const COMMANDS: [&str; 8] = [
+    "targets", "simulate", "tune", "emit", "compile", "run", "check", "validate",
 ];
 
 /// What a run of the command left behind.
@@ -115,6 +115,55 @@ fn targets_lists_all_generations_with_sources() {
     assert_eq!(limit["unit"], "bytes");
     assert_eq!(limit["status"], "calibrated");
     assert!(!limit["source"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn validate_compares_every_committed_point() {
+    let ran = tilecast(here(), ["validate", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let json = ran.json();
+    let rows = |file: &str| {
+        let path = here().join("backend-sim/data").join(file);
+        std::fs::read_to_string(path).unwrap().lines().count() - 1
+    };
+    let summary = |set: &str| {
+        let summaries = json["summaries"].as_array().unwrap();
+        let of = |s: &&serde_json::Value| s["set"] == set && s["group"] == "all";
+        summaries.iter().find(of).cloned().unwrap_or_default()
+    };
+    for (set, file) in [("fit", "fit.csv"), ("heldout", "heldout.csv")] {
+        let summary = summary(set);
+        assert_eq!(summary["points"], rows(file), "{set}");
+        for errors in ["used_bytes", "cycles", "roofline", "fitted_roofline"] {
+            assert!(summary[errors]["p95"].as_f64().unwrap() >= 0.0, "{summary}");
+        }
+        let mean = |errors: &str| summary[errors]["mean"].as_f64().unwrap();
+        assert!(mean("cycles") < mean("fitted_roofline"), "{summary}");
+        assert!(mean("cycles") < mean("roofline"), "{summary}");
+    }
+    // Kernels of others are not here; that is said, not passed over.
+    assert!(summary("foreign").is_null());
+    assert_eq!(json["left_out"]["points"], rows("foreign.csv"));
+    assert!(
+        json["left_out"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("--modules")
+    );
+    assert_eq!(
+        json["hardware"]["runs"].as_array().unwrap().len(),
+        rows("hardware.csv")
+    );
+    assert_eq!(json["failures"].as_array().unwrap().len(), 0);
+    let own = rows("fit.csv") + rows("heldout.csv");
+    assert_eq!(json["points"].as_array().unwrap().len(), own);
+}
+
+#[test]
+fn validate_wants_a_folder_of_modules() {
+    let ran = tilecast(here(), ["validate", "--modules", "no-such-folder"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("no-such-folder"), "{}", ran.stderr);
 }
 
 #[test]
