@@ -18,6 +18,7 @@ use tilecast_tpu::mosaic::Module;
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
+use crate::reuse::Schedules;
 use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
 use crate::trace;
@@ -80,6 +81,17 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
+    judge_again(module, target, scalars, limit_bytes, &mut Schedules::new(target))
+}
+
+/// [`judge`], with the schedules that were made before.
+pub(crate) fn judge_again(
+    module: &Module,
+    target: &'static Target,
+    scalars: &Scalars,
+    limit_bytes: Option<u64>,
+    schedules: &mut Schedules,
+) -> Result<Judged, JudgeError> {
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores(target))?;
     let ledger = |dropped: &[usize]| {
@@ -96,10 +108,10 @@ pub fn judge(
             assumptions: grid.assumptions,
         });
     }
-    let machine = Machine::new(target);
-    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
-    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(&machine), target);
-    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    let schedule = schedules.schedule(module, &signature, &grid, scalars)?;
+    let machine = &schedules.machine;
+    let vmem = ledger(&schedule.dropped)?.with_spills(schedule.spill_slots(machine), target);
+    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, machine)?;
     Ok(Judged {
         vmem,
         steps: grid.steps(),
@@ -107,7 +119,7 @@ pub fn judge(
         time: Some(KernelTime {
             estimate: pipeline.estimate(),
             slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
-            scalar_cycles: schedule.step_cycles(&machine) * grid.steps() as f64,
+            scalar_cycles: schedule.step_cycles(machine) * grid.steps() as f64,
         }),
         assumptions: assumptions(&grid, &schedule, &pipeline),
     })

@@ -8,9 +8,10 @@ use tilecast_tpu::lower::{self, F32Products};
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::Scalars;
-use crate::judge::{JudgeError, Judged, KernelTime, judge};
+use crate::judge::{JudgeError, Judged, KernelTime, judge, judge_again};
 use crate::memory::VmemLedger;
 use crate::pipeline::devices_per_chip;
+use crate::reuse::Schedules;
 use crate::schedule::{Machine, Unit};
 use crate::verdict::Verdict;
 
@@ -245,9 +246,21 @@ pub fn report<K: Kernel>(
     vmem_limit_bytes: Option<u64>,
     products: F32Products,
 ) -> Result<Vec<KernelReport>, KernelError> {
+    let mut schedules = Schedules::new(target);
+    report_again(program, target, vmem_limit_bytes, products, &mut schedules)
+}
+
+/// [`report`], with the schedules that were made before for the same op.
+pub(crate) fn report_again<K: Kernel>(
+    program: &Program<K>,
+    target: &'static Target,
+    vmem_limit_bytes: Option<u64>,
+    products: F32Products,
+    schedules: &mut Schedules,
+) -> Result<Vec<KernelReport>, KernelError> {
     let mut reports = Vec::new();
     visit(program.steps(), [1, 1], &mut |launch, loops| {
-        let report = kernel(launch, loops, target, vmem_limit_bytes, products);
+        let report = kernel(launch, loops, target, vmem_limit_bytes, products, schedules);
         reports.push(report.map_err(|error| KernelError {
             kernel: launch.kernel.spec().name().to_owned(),
             error,
@@ -259,7 +272,7 @@ pub fn report<K: Kernel>(
 
 /// Calls `found` with every launch, the iterations of the loop around it, and how often that loop
 /// runs.
-fn visit<K, E>(
+pub(crate) fn visit<K, E>(
     steps: &[Step<K>],
     [iterations, times]: [u64; 2],
     found: &mut impl FnMut(&Launch<K>, [u64; 2]) -> Result<(), E>,
@@ -280,6 +293,7 @@ fn kernel<K: Kernel>(
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
     products: F32Products,
+    schedules: &mut Schedules,
 ) -> Result<KernelReport, JudgeError> {
     let spec = launch.kernel.spec();
     let module = lower::lower(&launch.kernel, products)?;
@@ -293,7 +307,7 @@ fn kernel<K: Kernel>(
             true => Scalars::default(),
             false => Scalars::new(Vec::new(), vec![Some(values)]),
         };
-        let judged = judge(&module, target, &scalars, vmem_limit_bytes)?;
+        let judged = judge_again(&module, target, &scalars, vmem_limit_bytes, schedules)?;
         match prediction(&judged, target) {
             Some(one) => total.add(&one, iterations * times),
             None => total.time_s = f64::INFINITY,

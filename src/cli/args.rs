@@ -236,20 +236,10 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub(crate) tokens: usize,
     /// Size of a hidden state, H
-    #[arg(
-        long,
-        value_name = "H",
-        required_unless_present = "config",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "H", allow_negative_numbers = true)]
     pub(crate) hidden: Option<usize>,
     /// Size of the vocabulary, V
-    #[arg(
-        long,
-        value_name = "V",
-        required_unless_present = "config",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "V", allow_negative_numbers = true)]
     pub(crate) vocab: Option<usize>,
     /// Take H and V, unless given, from a Hugging Face config.json: hidden_size, vocab_size
     #[arg(long, value_name = "FILE")]

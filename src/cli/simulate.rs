@@ -6,7 +6,7 @@ use comfy_table::Table;
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::KernelReport;
 use tilecast::sim::op::{OpReport, PassReport, Request};
-use tilecast::sim::tune::{Row, nearest_fit, tune};
+use tilecast::sim::tune::{Row, best, nearest_fit};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
@@ -44,8 +44,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let request = request(&args.problem, args.target, args.vmem_limit_kib)?;
-    let rows = tune(&request, &space(&args.problem, &request), || ()).map_err(CliError::invalid)?;
-    let row = rows
+    let space = space(&args.problem, &request);
+    let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
+    let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
     let simulation = Simulation::new(args.op, &request, row)?;
