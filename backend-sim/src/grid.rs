@@ -105,6 +105,8 @@ pub struct Body {
     pub at: Vec<i64>,
     /// How many there are.
     pub times: u64,
+    /// Outcomes of conditions and numbers of iterations, in order, by which it differs from other bodies.
+    pub outcomes: Vec<i64>,
 }
 
 /// Steps that run the same code and are followed by the same copies.
@@ -554,6 +556,7 @@ impl Search<'_> {
                 self.bodies.push(Body {
                     at: at.collect(),
                     times: 0,
+                    outcomes: self.evaluator.trace.clone(),
                 });
                 let body = self.bodies.len() - 1;
                 self.by_trace.insert(self.evaluator.trace.clone(), body);

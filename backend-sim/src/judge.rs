@@ -18,6 +18,7 @@ use tilecast_tpu::mosaic::Module;
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, Registers, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
+use crate::reuse::Schedules;
 use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
 use crate::trace::Process;
@@ -85,7 +86,7 @@ pub fn judge(
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
     let machine = Machine::new(target);
-    judge_on(module, &machine, cores(target), scalars, limit_bytes)
+    judge_on(module, machine, cores(target), scalars, limit_bytes)
 }
 
 /// Like [`judge`], on a given machine and number of cores: what the compiler was asked for when a
@@ -95,12 +96,24 @@ pub fn judge(
 /// As for [`judge`].
 pub fn judge_on(
     module: &Module,
-    machine: &Machine,
+    machine: Machine,
     cores: u64,
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
-    let target = machine.target;
+    let mut schedules = Schedules::new(machine);
+    judge_again(module, cores, scalars, limit_bytes, &mut schedules)
+}
+
+/// Like [`judge_on`], on the machine of the schedules that were made before.
+pub(crate) fn judge_again(
+    module: &Module,
+    cores: u64,
+    scalars: &Scalars,
+    limit_bytes: Option<u64>,
+    schedules: &mut Schedules,
+) -> Result<Judged, JudgeError> {
+    let target = schedules.machine.target;
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores)?;
     let ledger = |dropped: &[usize]| {
@@ -121,7 +134,8 @@ pub fn judge_on(
             assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
         });
     }
-    let schedule = schedule_grid(module, machine, &signature, &grid, scalars)?;
+    let schedule = schedules.schedule(module, &signature, &grid, scalars)?;
+    let machine = &schedules.machine;
     let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
         needed: schedule.registers() as u64,
         held: machine.registers as u64,
@@ -168,7 +182,8 @@ pub fn trace(
     })
 }
 
-fn cores(target: &Target) -> u64 {
+/// Cores that share the steps of a grid.
+pub(crate) fn cores(target: &Target) -> u64 {
     target.cores_per_device() as u64
 }
 

@@ -9,9 +9,12 @@ use tilecast_tpu::lower::{self, F32Products};
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::Scalars;
-use crate::judge::{self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, judge};
+use crate::judge::{
+    self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_again,
+};
 use crate::memory::{Term, VmemLedger};
 use crate::pipeline::devices_per_chip;
+use crate::reuse::Schedules;
 use crate::schedule::{Machine, Unit};
 use crate::signature::Signature;
 use crate::trace::Process;
@@ -254,9 +257,21 @@ pub fn report<K: Kernel>(
     vmem_limit_bytes: Option<u64>,
     products: F32Products,
 ) -> Result<Vec<KernelReport>, KernelError> {
+    let mut schedules = Schedules::new(Machine::new(target));
+    report_again(program, target, vmem_limit_bytes, products, &mut schedules)
+}
+
+/// [`report`], with the schedules that were made before for the same op.
+pub(crate) fn report_again<K: Kernel>(
+    program: &Program<K>,
+    target: &'static Target,
+    vmem_limit_bytes: Option<u64>,
+    products: F32Products,
+    schedules: &mut Schedules,
+) -> Result<Vec<KernelReport>, KernelError> {
     let mut reports = Vec::new();
     visit(program.steps(), [1, 1], &mut |launch, loops| {
-        let report = kernel(launch, loops, target, vmem_limit_bytes, products);
+        let report = kernel(launch, loops, target, vmem_limit_bytes, products, schedules);
         reports.push(report.map_err(|error| KernelError {
             kernel: launch.kernel.spec().name().to_owned(),
             error,
@@ -300,7 +315,7 @@ pub fn trace<K: Kernel>(
 
 /// Calls `found` with every launch, the iterations of the loop around it, and how often that loop
 /// runs.
-fn visit<K, E>(
+pub(crate) fn visit<K, E>(
     steps: &[Step<K>],
     [iterations, times]: [u64; 2],
     found: &mut impl FnMut(&Launch<K>, [u64; 2]) -> Result<(), E>,
@@ -321,6 +336,7 @@ fn kernel<K: Kernel>(
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
     products: F32Products,
+    schedules: &mut Schedules,
 ) -> Result<KernelReport, JudgeError> {
     let spec = launch.kernel.spec();
     if let Some(judged) = hopeless(spec, target, vmem_limit_bytes)? {
@@ -332,7 +348,14 @@ fn kernel<K: Kernel>(
     let mut report: Option<KernelReport> = None;
     let mut total = Prediction::default();
     for (counter, iterations) in counter_classes(iterations) {
-        let judged = judge(&module, target, &scalars(launch, counter), vmem_limit_bytes)?;
+        let scalars = scalars(launch, counter);
+        let judged = judge_again(
+            &module,
+            cores(target),
+            &scalars,
+            vmem_limit_bytes,
+            schedules,
+        )?;
         match prediction(&judged, target) {
             Some(one) => total.add(&one, iterations * times),
             None => total.time_s = f64::INFINITY,

@@ -36,6 +36,7 @@ pub mod kernel;
 pub mod memory;
 pub mod op;
 pub mod pipeline;
+mod reuse;
 pub mod schedule;
 pub mod signature;
 pub mod trace;

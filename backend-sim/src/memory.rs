@@ -234,10 +234,15 @@ impl VmemLedger {
 
     /// How likely it is that the compiler finds the sum within the limit.
     pub fn fit_probability(&self) -> f64 {
+        self.fit_probability_within(self.limit_bytes)
+    }
+
+    /// [`Self::fit_probability`] of another limit.
+    pub(crate) fn fit_probability_within(&self, limit_bytes: u64) -> f64 {
         let is_counted = |term: &&Term| term.kind != TermKind::Spills;
         let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
         let counted = self.terms.iter().filter(is_counted).fold(0, add);
-        if counted > self.limit_bytes {
+        if counted > limit_bytes {
             return 0.0;
         }
         let Some(Registers {
@@ -246,9 +251,9 @@ impl VmemLedger {
             bytes,
         }) = self.registers
         else {
-            return f64::from(u8::from(self.fits()));
+            return f64::from(u8::from(self.used_bytes() <= limit_bytes));
         };
-        let room = held.saturating_add((self.limit_bytes - counted) / bytes.max(1));
+        let room = held.saturating_add((limit_bytes - counted) / bytes.max(1));
         // Scale of a logistic variable.
         let scale = SPILL_ERROR * 3.0_f64.sqrt() / PI;
         let over = needed.max(1) as f64 / room.max(1) as f64;

@@ -8,19 +8,24 @@
 //! Array operations between kernels (weights per token, sums of partial gradients, casts) are priced
 //! as what they are on a TPU: passes over HBM.
 
+use std::convert::Infallible;
+
 use thiserror::Error;
+use tilecast_core::DType;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::budget::{HbmLedger, HbmTerm};
 use tilecast_core::expr::{Expr, Int, Mask, Node};
 use tilecast_core::kernels::linear_ce::{
     Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
 };
-use tilecast_core::program::{ArrayId, Program, Step};
+use tilecast_core::program::{ArrayId, Kernel, Program, Step};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
 use crate::pipeline::devices_per_chip;
+use crate::reuse::Schedules;
+use crate::schedule::Machine;
 use crate::trace::Process;
 use crate::verdict::{Verdict, hbm_reason};
 
@@ -66,6 +71,7 @@ pub struct Request {
     target: &'static Target,
     chips: usize,
     vmem_limit_bytes: Option<u64>,
+    raises_limit: bool,
     products: F32Products,
 }
 
@@ -202,6 +208,7 @@ impl Request {
             target,
             chips,
             vmem_limit_bytes,
+            raises_limit: false,
             products: F32Products::default(),
         })
     }
@@ -210,6 +217,66 @@ impl Request {
     #[must_use]
     pub const fn products(self, products: F32Products) -> Self {
         Self { products, ..self }
+    }
+
+    /// The same with each kernel allowed the limit that it needs, up to what the target can give.
+    #[must_use]
+    pub const fn raising_limit(self) -> Self {
+        Self {
+            vmem_limit_bytes: Some(self.target.vmem_usable_bytes.value),
+            raises_limit: true,
+            ..self
+        }
+    }
+
+    /// The limit to compile kernels with that use at most `used_bytes` of VMEM, bytes: the given or
+    /// the target's default one; where it may be raised, whole KiB.
+    pub fn limit_for(&self, used_bytes: u64) -> u64 {
+        let capacity = self.target.vmem_usable_bytes.value;
+        let default = self.target.default_vmem_limit_bytes.value;
+        let limit = match (self.raises_limit, self.vmem_limit_bytes) {
+            (true, _) => used_bytes.next_multiple_of(1 << 10).max(default),
+            (false, given) => given.unwrap_or(default),
+        };
+        limit.min(capacity)
+    }
+
+    /// A time that no schedule of a pass undercuts, seconds: its multiplications at the rate of the
+    /// matrix units, the scalar code of its grid steps, and the array operations around its kernels.
+    /// `products` is the number of products over all of `x`, `w` and the logits.
+    pub(crate) fn floor_s(&self, program: &Program<LinearCeKernel>, products: u32) -> f64 {
+        let target = self.target;
+        let [fixed, window, ..] = Machine::new(target).step_cycles;
+        let mut scalar_cycles = 0.0;
+        let counted = kernel::visit(
+            program.steps(),
+            [1, 1],
+            &mut |launch, [iterations, times]| {
+                let spec = launch.kernel.spec();
+                let cycles = fixed + window * spec.operands().count() as f64;
+                scalar_cycles += cycles * (spec.steps() * iterations * times) as f64;
+                Ok::<(), Infallible>(())
+            },
+        );
+        counted.unwrap_or_else(|never| match never {});
+        let problem = &self.device_problem;
+        let passes = match (problem.dtype(), self.products) {
+            (DType::F32, F32Products::Exact) => 6.0,
+            _ => 1.0,
+        };
+        let macs = [problem.tokens(), problem.hidden(), problem.vocab()];
+        let macs: f64 = macs.into_iter().map(|size| size as f64).product();
+        let rate = target.mxu_macs_per_cycle.value as f64;
+        let cycles = f64::from(products) * passes * macs / rate + scalar_cycles;
+        let cores = target.cores_per_device() as f64;
+        self.array_s(program) + cycles / (cores * target.clock_hz.value)
+    }
+
+    /// Time of the array operations around kernels, seconds. All cores of a device share the work.
+    fn array_s(&self, program: &Program<LinearCeKernel>) -> f64 {
+        let cores = self.target.cores_per_device();
+        let bytes_per_s = core_bytes_per_s(self.target, cores as u64) * cores as f64;
+        array_bytes(program, program.steps()) as f64 / bytes_per_s
     }
 
     /// The whole problem.
@@ -237,8 +304,10 @@ impl Request {
     /// # Errors
     /// Blocks that no target could take.
     pub fn forward(&self, blocks: Blocks) -> Result<PassReport, SimError> {
-        let schedule = self.schedule(blocks, Strategy::Combined, None);
-        self.pass(self.device_problem.forward(&schedule)?)
+        self.judge(
+            self.forward_program(blocks)?,
+            &mut Schedules::new(Machine::new(self.target)),
+        )
     }
 
     /// The backward pass, cut as `plan` says.
@@ -246,8 +315,26 @@ impl Request {
     /// # Errors
     /// Blocks that no target could take.
     pub fn backward(&self, plan: BackwardPlan) -> Result<PassReport, SimError> {
+        self.judge(
+            self.backward_program(plan)?,
+            &mut Schedules::new(Machine::new(self.target)),
+        )
+    }
+
+    pub(crate) fn forward_program(
+        &self,
+        blocks: Blocks,
+    ) -> Result<Program<LinearCeKernel>, SimError> {
+        let schedule = self.schedule(blocks, Strategy::Combined, None);
+        Ok(self.device_problem.forward(&schedule)?)
+    }
+
+    pub(crate) fn backward_program(
+        &self,
+        plan: BackwardPlan,
+    ) -> Result<Program<LinearCeKernel>, SimError> {
         let schedule = self.schedule(plan.blocks, plan.strategy(), plan.chunk_columns);
-        self.pass(self.device_problem.backward(&schedule)?)
+        Ok(self.device_problem.backward(&schedule)?)
     }
 
     fn schedule(
@@ -266,21 +353,28 @@ impl Request {
         }
     }
 
-    fn pass(&self, program: Program<LinearCeKernel>) -> Result<PassReport, SimError> {
-        let kernels = kernel::report(&program, self.target, self.vmem_limit_bytes, self.products)?;
-        let array_bytes = array_bytes(&program, program.steps());
-        // All cores of the device share the work of an array operation.
-        let cores = self.target.cores_per_device();
-        let bytes_per_s = core_bytes_per_s(self.target, cores as u64) * cores as f64;
+    /// The pass that is `program`, with the schedules that were made before for this request.
+    pub(crate) fn judge(
+        &self,
+        program: Program<LinearCeKernel>,
+        schedules: &mut Schedules,
+    ) -> Result<PassReport, SimError> {
+        let kernels = kernel::report_again(
+            &program,
+            self.target,
+            self.vmem_limit_bytes,
+            self.products,
+            schedules,
+        )?;
         Ok(PassReport {
             verdict: (kernels.iter())
                 .map(|kernel| kernel.verdict)
                 .max()
                 .unwrap_or(Verdict::Fits),
+            array_bytes: array_bytes(&program, program.steps()),
+            array_s: self.array_s(&program),
             program,
             kernels,
-            array_bytes,
-            array_s: array_bytes as f64 / bytes_per_s,
         })
     }
 

@@ -4,6 +4,10 @@
 //! of one pass is evaluated once and combined with the best of the other. That finds the best pair
 //! without trying all of them. Each candidate gives one [`Row`], the op with that candidate in it;
 //! the pair of the two best is the first row.
+//!
+//! [`tune`] judges every candidate. [`best`] judges those that may be among the first rows: the matrix
+//! units and the scalar code of the steps give a floor for the time of a candidate before its kernels are
+//! even written.
 
 use std::cmp::Ordering;
 
@@ -12,6 +16,8 @@ use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Strategy, candidates};
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
 use crate::op::{BackwardPlan, OpReport, PassReport, Request, SimError};
+use crate::reuse::Schedules;
+use crate::schedule::Machine;
 use crate::verdict::Verdict;
 
 /// Columns of a chunk of delta that are tried.
@@ -114,7 +120,7 @@ pub struct Row {
     pub report: OpReport,
     /// Most VMEM that a kernel uses, bytes.
     pub vmem_used_bytes: u64,
-    /// What a kernel may use, bytes.
+    /// What a kernel may use, bytes: the limit to compile with.
     pub vmem_limit_bytes: u64,
     /// The least that a kernel leaves of that, or, negative, the most that one is over it; bytes.
     pub vmem_margin_bytes: i64,
@@ -122,9 +128,45 @@ pub struct Row {
     pub fit_probability: f64,
     /// The bounds of all kernels, one after the other.
     pub bounds: Bounds,
+    /// For each pass, the name of the kernel that uses the most VMEM, and its ledger.
+    pub ledgers: Vec<(String, VmemLedger)>,
 }
 
 impl Row {
+    fn new(
+        request: &Request,
+        forward: Option<Blocks>,
+        backward: Option<BackwardPlan>,
+        passes: &[&PassReport],
+    ) -> Result<Self, SimError> {
+        let mut bounds = Bounds::default();
+        passes.iter().for_each(|pass| bounds.add(&pass.bounds()));
+        let used = passes.iter().map(|pass| pass.vmem_used_bytes());
+        let vmem_used_bytes = used.max().unwrap_or(0);
+        let vmem_limit_bytes = request.limit_for(vmem_used_bytes);
+        let ledgers = || {
+            let kernels = passes.iter().flat_map(|pass| &pass.kernels);
+            kernels.map(|kernel| &kernel.vmem)
+        };
+        let largest = |pass: &&PassReport| {
+            let kernel = (pass.kernels.iter()).max_by_key(|kernel| kernel.vmem.used_bytes())?;
+            Some((kernel.name.clone(), kernel.vmem.clone()))
+        };
+        Ok(Self {
+            forward,
+            backward,
+            report: request.total(passes)?,
+            vmem_used_bytes,
+            vmem_limit_bytes,
+            vmem_margin_bytes: (vmem_limit_bytes as i64).saturating_sub(vmem_used_bytes as i64),
+            fit_probability: (ledgers())
+                .map(|vmem| vmem.fit_probability_within(vmem_limit_bytes))
+                .fold(1.0, f64::min),
+            bounds,
+            ledgers: passes.iter().filter_map(largest).collect(),
+        })
+    }
+
     /// Better rows first: what runs before what does not, then by time, then by memory.
     fn rank(&self, other: &Self) -> Ordering {
         let time = |row: &Self| row.report.total.map_or(f64::INFINITY, |total| total.time_s);
@@ -164,6 +206,16 @@ impl Counts {
     }
 }
 
+/// What a search for the best found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Best {
+    /// What was judged, best first; as many rows of it as were asked for are those of [`tune`].
+    pub rows: Vec<Row>,
+    /// Candidates that were not judged: even without waiting for anything they are slower than the
+    /// last of the rows that were asked for.
+    pub slower: usize,
+}
+
 /// Tries everything in `space`; rows come best first. `progress` is called after each candidate.
 ///
 /// # Errors
@@ -171,74 +223,138 @@ impl Counts {
 pub fn tune(
     request: &Request,
     space: &Space,
-    mut progress: impl FnMut(),
+    progress: impl FnMut(),
 ) -> Result<Vec<Row>, SimError> {
-    let mut evaluated = |pass: Result<PassReport, SimError>| {
-        progress();
-        pass
+    Ok(search(request, space, usize::MAX, progress)?.rows)
+}
+
+/// The first `top` rows of [`tune`], without judging what cannot be among them. If nothing fits,
+/// everything is judged. `progress` is called for each candidate.
+///
+/// # Errors
+/// As for [`tune`].
+pub fn best(
+    request: &Request,
+    space: &Space,
+    top: usize,
+    progress: impl FnMut(),
+) -> Result<Best, SimError> {
+    let best = search(request, space, top.max(1), progress)?;
+    match best.rows.first() {
+        Some(row) if row.report.verdict != Verdict::Fits && best.slower > 0 => {
+            search(request, space, usize::MAX, || ())
+        }
+        _ => Ok(best),
+    }
+}
+
+fn search(
+    request: &Request,
+    space: &Space,
+    top: usize,
+    mut progress: impl FnMut(),
+) -> Result<Best, SimError> {
+    let mut schedules = Schedules::new(Machine::new(request.target()));
+    let time = |passes: &[&PassReport]| -> Result<Option<f64>, SimError> {
+        Ok(request.total(passes)?.total.map(|total| total.time_s))
     };
-    let forward: Vec<PassReport> = (space.forward.iter())
-        .map(|&blocks| evaluated(request.forward(blocks)))
-        .collect::<Result<_, _>>()?;
-    let backward: Vec<PassReport> = (space.backward.iter())
-        .map(|&plan| evaluated(request.backward(plan)))
-        .collect::<Result<_, _>>()?;
-    let row = |i: Option<usize>, j: Option<usize>| -> Result<Row, SimError> {
-        let passes: Vec<&PassReport> = [i.map(|i| &forward[i]), j.map(|j| &backward[j])]
-            .into_iter()
-            .flatten()
-            .collect();
-        let mut bounds = Bounds::default();
-        passes.iter().for_each(|pass| bounds.add(&pass.bounds()));
-        let ledgers = || {
-            let kernels = passes.iter().flat_map(|pass| &pass.kernels);
-            kernels.map(|kernel| &kernel.vmem)
+    let programs: Result<Vec<_>, _> = (space.forward.iter())
+        .map(|&blocks| request.forward_program(blocks))
+        .collect();
+    let forward = candidates_judged(
+        programs?,
+        top,
+        |program| request.floor_s(program, 1),
+        |program| request.judge(program, &mut schedules),
+        |pass| time(&[pass]),
+        &mut progress,
+    )?;
+    let best_forward = fastest(&forward, |pass| Row::new(request, None, None, &[pass]))?;
+    let beside = best_forward.and_then(|i| forward[i].as_ref());
+    let programs: Result<Vec<_>, _> = (space.backward.iter())
+        .map(|&plan| request.backward_program(plan))
+        .collect();
+    let backward = candidates_judged(
+        programs?,
+        top,
+        |program| request.floor_s(program, 3),
+        |program| request.judge(program, &mut schedules),
+        |pass| match beside {
+            Some(forward) => time(&[forward, pass]),
+            None => time(&[pass]),
+        },
+        &mut progress,
+    )?;
+    let best_backward = fastest(&backward, |pass| Row::new(request, None, None, &[pass]))?;
+    let row = |i: Option<usize>, j: Option<usize>| -> Result<Option<Row>, SimError> {
+        let judged = [
+            i.map(|i| forward[i].as_ref()),
+            j.map(|j| backward[j].as_ref()),
+        ];
+        let wanted = judged.into_iter().flatten();
+        let Some(passes) = wanted.collect::<Option<Vec<&PassReport>>>() else {
+            return Ok(None);
         };
-        Ok(Row {
-            forward: i.map(|i| space.forward[i]),
-            backward: j.map(|j| space.backward[j]),
-            report: request.total(&passes)?,
-            vmem_limit_bytes: ledgers().map(|vmem| vmem.limit_bytes).max().unwrap_or(0),
-            vmem_margin_bytes: ledgers().map(VmemLedger::margin_bytes).min().unwrap_or(0),
-            fit_probability: ledgers()
-                .map(VmemLedger::fit_probability)
-                .fold(1.0, f64::min),
-            vmem_used_bytes: passes
-                .iter()
-                .map(|pass| pass.vmem_used_bytes())
-                .max()
-                .unwrap_or(0),
-            bounds,
-        })
+        let blocks = i.map(|i| space.forward[i]);
+        let plan = j.map(|j| space.backward[j]);
+        Row::new(request, blocks, plan, &passes).map(Some)
     };
-    let best_forward = best(&forward, |i| row(Some(i), None))?;
-    let best_backward = best(&backward, |j| row(None, Some(j)))?;
     let mut rows = Vec::with_capacity(space.len());
     for i in 0..forward.len() {
-        rows.push(row(Some(i), best_backward)?);
+        rows.extend(row(Some(i), best_backward)?);
     }
     for j in 0..backward.len() {
         // That pair is among the rows of the forward pass.
         if best_forward.is_none() || Some(j) != best_backward {
-            rows.push(row(best_forward, Some(j))?);
+            rows.extend(row(best_forward, Some(j))?);
         }
     }
     rows.sort_by(Row::rank);
-    Ok(rows)
+    let passes = forward.iter().chain(&backward);
+    let slower = passes.filter(|pass| pass.is_none()).count();
+    Ok(Best { rows, slower })
 }
 
-/// The best candidate of one pass, were it alone.
-fn best(
-    passes: &[PassReport],
-    row: impl Fn(usize) -> Result<Row, SimError>,
+/// Judges candidates of one pass, those with the lowest floor first, until `top` fit and the floors
+/// of all others are above their times. Reports are in the order of the candidates.
+fn candidates_judged<P>(
+    programs: Vec<P>,
+    top: usize,
+    floor_s: impl Fn(&P) -> f64,
+    mut judge: impl FnMut(P) -> Result<PassReport, SimError>,
+    time_s: impl Fn(&PassReport) -> Result<Option<f64>, SimError>,
+    progress: &mut impl FnMut(),
+) -> Result<Vec<Option<PassReport>>, SimError> {
+    let mut reports: Vec<Option<PassReport>> = programs.iter().map(|_| None).collect();
+    let floors = programs.iter().map(floor_s).collect::<Vec<f64>>();
+    let mut candidates: Vec<(usize, P)> = programs.into_iter().enumerate().collect();
+    candidates.sort_by(|(i, _), (j, _)| floors[*i].total_cmp(&floors[*j]));
+    let mut best_s: Vec<f64> = Vec::new();
+    for (i, program) in candidates {
+        progress();
+        if best_s.len() >= top && floors[i] > best_s[top - 1] {
+            continue;
+        }
+        let report = judge(program)?;
+        if let Some(time) = time_s(&report)? {
+            best_s.insert(best_s.partition_point(|&better| better <= time), time);
+            best_s.truncate(top);
+        }
+        reports[i] = Some(report);
+    }
+    Ok(reports)
+}
+
+/// The best of those judged of one pass, were it alone.
+fn fastest(
+    passes: &[Option<PassReport>],
+    row: impl Fn(&PassReport) -> Result<Row, SimError>,
 ) -> Result<Option<usize>, SimError> {
     let mut best: Option<(usize, Row)> = None;
-    for i in 0..passes.len() {
-        let row = row(i)?;
-        if best
-            .as_ref()
-            .is_none_or(|(_, best)| row.rank(best) == Ordering::Less)
-        {
+    for (i, pass) in passes.iter().enumerate() {
+        let Some(pass) = pass else { continue };
+        let row = row(pass)?;
+        if (best.as_ref()).is_none_or(|(_, best)| row.rank(best) == Ordering::Less) {
             best = Some((i, row));
         }
     }

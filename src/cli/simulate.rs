@@ -11,13 +11,13 @@ use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches, Id};
 use tilecast::core::target::Target;
 use tilecast::sim::op::{OpReport, PassReport, Request};
 use tilecast::sim::trace::{Process, chrome};
-use tilecast::sim::tune::{Row, nearest_fit, tune};
+use tilecast::sim::tune::{Row, best, nearest_fit};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
-use super::given::Given;
 use super::file::Output;
+use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, time_text,
@@ -142,8 +142,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     args.given.check(op)?;
     let request = request(problem, args.target, args.vmem_limit_kib)?;
     let space = space(&problem.schedule, &request)?;
-    let rows = tune(&request, &space, || ()).map_err(CliError::invalid)?;
-    let row = rows
+    let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
+    let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
     let simulation = Simulation::new(op, &request, row)?;

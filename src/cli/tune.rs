@@ -1,5 +1,9 @@
 //! `tilecast tune`: many configurations, ranked.
 
+mod explain;
+mod html;
+mod models;
+
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +12,8 @@ use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
-use tilecast::sim::memory::is_open;
 use tilecast::sim::op::{BackwardPlan, Request};
-use tilecast::sim::tune::{Counts, Row, Space, tune};
+use tilecast::sim::tune::{Best, Counts, Row, Space, best};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
@@ -19,8 +22,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    assumptions, blocks_json, blocks_text, count_text, fit_text, headline, outcome, range_json,
-    request, row_text, shape_json, space, time_text,
+    assumptions, blocks_json, blocks_text, count_text, headline, outcome, range_json, request,
+    row_text, shape_json, space, time_text,
 };
 
 /// Try block sizes and strategies, and rank them by predicted time
@@ -30,7 +33,8 @@ use super::report::{
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tilecast tune linear-ce --target v5p --tokens 8192 --config config.json\n  \
-                  tilecast tune linear-ce --target v5p,v6e --tokens 8192 --hidden 4096 --vocab 128256 --csv tried.csv"
+                  tilecast tune linear-ce --target v5p,v6e --tokens 8192 --hidden 4096 --vocab 128256 --html blocks.html\n  \
+                  tilecast tune linear-ce --target v5p,v6e --tokens 8192 --models llama/config.json,qwen/config.json"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -40,7 +44,7 @@ pub(crate) struct Args {
     /// TPU generations, separated by commas: v4, v5e, v5p, v6e, v7x
     #[arg(long, value_name = "T[,T...]", required = true, value_delimiter = ',', value_parser = parse_target)]
     target: Vec<&'static Target>,
-    /// VMEM a kernel may use, KiB [default: the compiler's limit for each target]
+    /// VMEM a kernel may use, KiB [default: the compiler's limit for each target, or more where a kernel gains from it]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
     /// Rows of the table, per target
@@ -57,6 +61,14 @@ pub(crate) struct Args {
     /// Write everything that was tried to a file; replaced as a whole, or not touched on an error
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a page with a heat map of everything that was tried, for any browser; replaced as a whole, or not touched
+    /// on an error
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the best block sizes for each of these models, Hugging Face config.json files separated by commas
+    #[arg(long, value_name = "FILE[,FILE...]", value_delimiter = ',',
+        conflicts_with_all = ["config", "hidden", "vocab", "csv", "html", "top"])]
+    models: Vec<PathBuf>,
     #[command(flatten)]
     problem: ProblemArgs,
 }
@@ -65,6 +77,21 @@ pub(crate) struct Args {
 struct Tuned {
     request: Request,
     rows: Vec<Row>,
+    /// Candidates that cannot be among the rows that are asked for.
+    slower: usize,
+    /// The best that needs no raised limit, where the first row does.
+    at_default_limit: Option<Row>,
+}
+
+impl Tuned {
+    fn new(request: Request, Best { rows, slower }: Best) -> Self {
+        Self {
+            request,
+            rows,
+            slower,
+            at_default_limit: None,
+        }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
@@ -73,17 +100,29 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let mut targets = args.target.clone();
     targets.sort_by_key(|target| target.generation);
     targets.dedup_by_key(|target| target.generation);
+    if !args.models.is_empty() {
+        return models::run(args, &targets);
+    }
     let csv = args.csv.as_deref().map(Output::new).transpose()?;
+    let html = args.html.as_deref().map(Output::new).transpose()?;
+    let everything = args.json || csv.is_some() || html.is_some();
+    let top = if everything { usize::MAX } else { args.top };
     let planned = (targets.into_iter())
         .map(|target| {
-            let request = request(&args.problem, target, args.vmem_limit_kib)?;
+            let request = request_of(&args.problem, target, args.vmem_limit_kib)?;
             let space = space(&args.problem.schedule, &request)?;
             Ok((request, space))
         })
         .collect::<Result<Vec<_>, CliError>>()?;
-    let tuned = sweep(planned)?;
+    let mut tuned = sweep(planned, top)?;
+    for tuned in &mut tuned {
+        tuned.at_default_limit = at_default_limit(args, tuned)?;
+    }
     if let Some(csv) = csv {
         csv.write(|to| write_csv(to, &tuned))?;
+    }
+    if let Some(html) = html {
+        html.write(|to| html::write(to, args.op, &tuned))?;
     }
     match args.json {
         true => print_json(&document(args.op, &tuned))?,
@@ -95,8 +134,42 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     Ok(outcome(worst.unwrap_or(Verdict::Fits)))
 }
 
-/// Evaluates everything, with a bar on a terminal.
-fn sweep(planned: Vec<(Request, Space)>) -> Result<Vec<Tuned>, CliError> {
+/// A request for what `args` describe; without a limit, kernels may raise it.
+fn request_of(
+    args: &ProblemArgs,
+    target: &'static Target,
+    vmem_limit_kib: Option<u32>,
+) -> Result<Request, CliError> {
+    let request = request(args, target, vmem_limit_kib)?;
+    Ok(match vmem_limit_kib {
+        Some(_) => request,
+        None => request.raising_limit(),
+    })
+}
+
+/// The best within the default limit, if the first row needs more.
+fn at_default_limit(args: &Args, tuned: &Tuned) -> Result<Option<Row>, CliError> {
+    let target = tuned.request.target();
+    let raised = tuned.rows.first().is_some_and(|row| {
+        args.vmem_limit_kib.is_none()
+            && row.report.total.is_some()
+            && row.vmem_limit_bytes > target.default_vmem_limit_bytes.value
+    });
+    if !raised {
+        return Ok(None);
+    }
+    let request = request(&args.problem, target, None)?;
+    let found = best(
+        &request,
+        &space(&args.problem.schedule, &request)?,
+        1,
+        || (),
+    );
+    Ok(found.map_err(CliError::invalid)?.rows.into_iter().next())
+}
+
+/// Finds the best `top` of everything, with a bar on a terminal.
+fn sweep(planned: Vec<(Request, Space)>, top: usize) -> Result<Vec<Tuned>, CliError> {
     let total = planned.iter().map(|(_, space)| space.len() as u64).sum();
     let bar = match io::stderr().is_terminal() {
         true => ProgressBar::new(total),
@@ -108,8 +181,8 @@ fn sweep(planned: Vec<(Request, Space)>) -> Result<Vec<Tuned>, CliError> {
     bar.enable_steady_tick(Duration::from_millis(100));
     let tuned = (planned.into_iter())
         .map(|(request, space)| {
-            let rows = tune(&request, &space, || bar.inc(1)).map_err(CliError::invalid)?;
-            Ok(Tuned { request, rows })
+            let best = best(&request, &space, top, || bar.inc(1)).map_err(CliError::invalid)?;
+            Ok(Tuned::new(request, best))
         })
         .collect();
     bar.finish_and_clear();
@@ -123,19 +196,27 @@ fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Counts {
     counts
 }
 
-fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
-    let Tuned { request, rows } = tuned;
+fn counts_text(tuned: &Tuned) -> String {
     let Counts {
         tried,
         fits,
         vmem_oom,
         hbm_oom,
         invalid,
-    } = counts(rows);
+    } = counts(&tuned.rows);
+    let slower = match tuned.slower {
+        0 => String::new(),
+        slower => format!("; {slower} more are slower than these whatever they wait for"),
+    };
+    format!(
+        "{tried} tried: {fits} fit, {vmem_oom} vmem_oom, {hbm_oom} hbm_oom, {invalid} invalid{slower}"
+    )
+}
+
+fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
+    let Tuned { request, rows, .. } = tuned;
     print(headline(op, request))?;
-    print(format_args!(
-        "{tried} tried: {fits} fit, {vmem_oom} vmem_oom, {hbm_oom} hbm_oom, {invalid} invalid\n"
-    ))?;
+    print(format_args!("{}\n", counts_text(tuned)))?;
     if let Some(best) = rows.first().filter(|row| row.report.total.is_none()) {
         let reason = best.report.reason.as_deref().unwrap_or_default();
         return print(format_args!(
@@ -144,12 +225,7 @@ fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
         ));
     }
     print_table(&ranking(rows, top))?;
-    let open = rows.first().filter(|best| is_open(best.fit_probability));
-    let warning = open.map(|best| {
-        let fit = fit_text(best.vmem_margin_bytes, best.fit_probability);
-        format!("VMEM of the first {fit}")
-    });
-    for sentence in comparison(rows).into_iter().chain(warning) {
+    for sentence in explain::sentences(tuned) {
         print(format_args!("\n{sentence}"))?;
     }
     print("\nAssumptions")?;
@@ -170,6 +246,7 @@ fn ranking(rows: &[Row], top: usize) -> Table {
         "range",
         "tokens/s",
         "VMEM",
+        "limit",
         "bound by",
     ]);
     for (i, row) in rows.iter().take(top).enumerate() {
@@ -190,36 +267,11 @@ fn ranking(rows: &[Row], top: usize) -> Table {
             number(format!("{} to {}", time_text(low), time_text(high))),
             number(count_text(total.tokens_per_s)),
             number(bytes_text(row.vmem_used_bytes as f64)),
+            number(bytes_text(row.vmem_limit_bytes as f64)),
             row.bounds.binding().0.into(),
         ]);
     }
     table
-}
-
-/// Why the first is ahead of the second: the bound that differs most in its favour.
-fn comparison(rows: &[Row]) -> Option<String> {
-    let [first, second, ..] = rows else {
-        return None;
-    };
-    let (a, b) = (first.report.total?, second.report.total?);
-    let saved = (first.bounds.named().into_iter().zip(second.bounds.named()))
-        .map(|((name, first), (_, second))| (name, first, second))
-        .max_by(|x, y| (x.2 - x.1).total_cmp(&(y.2 - y.1)));
-    let because = match saved {
-        Some((name, first, second)) if second > first => {
-            format!(
-                "less {name}, {} against {}",
-                time_text(first),
-                time_text(second)
-            )
-        }
-        _ => "no unit has less to do, but they overlap better".into(),
-    };
-    Some(format!(
-        "First against second ({}): {:.2} % faster, {because}.",
-        row_text(second),
-        (b.time_s / a.time_s - 1.0) * 100.0
-    ))
 }
 
 fn document(op: Op, tuned: &[Tuned]) -> Value {
@@ -312,7 +364,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned]) -> io::Result<()> {
         "hbm_used_bytes",
         "bottleneck",
     ])?;
-    for Tuned { request, rows } in tuned {
+    for Tuned { request, rows, .. } in tuned {
         for row in rows {
             writer.write_record(csv_record(request.target(), row))?;
         }

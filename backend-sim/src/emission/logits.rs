@@ -2,13 +2,14 @@
 //!
 //! Until a simulation can rank them, they are one size that suits all: see [`default_blocks`].
 
-use tilecast_core::DType;
 use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_core::kernels::softmax::{Blocks, Logits, Schedule};
 use tilecast_core::target::Target;
-use tilecast_tpu::lower::F32Products;
 
 use crate::interpretation::{InterpretError, check_kernels};
+
+/// Room for register spills, bytes. There are no products: these are values of long arithmetic.
+const SPILL_ROOM_BYTES: u64 = 6 << 20;
 
 /// What to emit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,11 +50,9 @@ pub fn choose(
     let most = limit_bytes.map_or(capacity, |limit| limit.min(capacity));
     let program = op.forward_and_backward(&schedule)?;
     let needed = check_kernels(&program, target, most)?;
-    // There are no products: spills are those of arithmetic in registers.
-    let spills = super::spill_bytes(DType::Bf16, F32Products::Rounded);
     let wanted = match limit_bytes {
         Some(_) => most,
-        None => needed.saturating_add(spills).saturating_mul(3) / 2,
+        None => needed.saturating_add(SPILL_ROOM_BYTES).saturating_mul(3) / 2,
     };
     Ok(Choice {
         schedule,
@@ -63,6 +62,7 @@ pub fn choose(
 
 #[cfg(test)]
 mod tests {
+    use tilecast_core::DType;
     use tilecast_core::kernels::logits_ce::{LogitsCe, Options};
     use tilecast_core::target::Generation;
 

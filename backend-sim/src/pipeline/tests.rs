@@ -14,6 +14,7 @@ fn grid(rows: u64, columns: u64) -> Grid {
     let body = |times| Body {
         at: Vec::new(),
         times,
+        outcomes: Vec::new(),
     };
     Grid {
         bounds: [rows as i64, columns as i64].into(),

@@ -1,6 +1,7 @@
 use super::*;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::Options;
+use tilecast_core::kernels::linear_ce::{LinearCeKernel, Options};
+use tilecast_core::program::Program;
 use tilecast_core::target::Target;
 
 fn request(target: &str) -> Request {
@@ -103,4 +104,74 @@ fn the_nearest_fit_halves_columns_first() {
     };
     let nearest = nearest_fit(&request, blocks, |blocks| request.forward(blocks)).unwrap();
     assert_eq!(nearest, Some(Blocks { v: 2048, ..blocks }));
+}
+
+#[test]
+fn the_best_are_those_of_the_whole_search() {
+    let mut left_out = 0;
+    for target in ["v5e", "v5p", "v7x"] {
+        for request in [request(target), request(target).raising_limit()] {
+            let space = both(&request);
+            let rows = tune(&request, &space, || ()).unwrap();
+            for top in [1, 10] {
+                let mut done = 0;
+                let found = best(&request, &space, top, || done += 1).unwrap();
+                assert_eq!(done, space.len());
+                assert_eq!(found.rows[..top], rows[..top], "{target}");
+                assert_eq!(found.rows.len() + found.slower, rows.len(), "{target}");
+                left_out += found.slower;
+            }
+        }
+    }
+    assert!(left_out > 0);
+}
+
+#[test]
+fn no_pass_is_faster_than_its_floor() {
+    for target in ["v4", "v5p", "v6e"] {
+        for dtype in [DType::Bf16, DType::F32] {
+            let problem = LinearCe::new(2000, 640, 5000, dtype, Options::default()).unwrap();
+            let target = Target::by_name(target).unwrap();
+            let request = Request::new(problem, target, 1, None)
+                .unwrap()
+                .raising_limit();
+            let space = both(&request);
+            let check = |program: Program<LinearCeKernel>, products| {
+                let floor_s = request.floor_s(&program, products);
+                let pass = request
+                    .judge(program, &mut Schedules::new(Machine::new(target)))
+                    .unwrap();
+                let time = pass.time_s().map_or(f64::INFINITY, |[_, time, _]| time);
+                assert!(
+                    floor_s > 0.0 && floor_s <= time,
+                    "{target} {dtype}: {floor_s} {time}"
+                );
+            };
+            for &blocks in space.forward.iter().step_by(7) {
+                check(request.forward_program(blocks).unwrap(), 1);
+            }
+            for &plan in space.backward.iter().step_by(23) {
+                check(request.backward_program(plan).unwrap(), 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_names_the_limit_that_it_needs() {
+    let request = request("v5p").raising_limit();
+    let default = request.target().default_vmem_limit_bytes.value;
+    let rows = tune(&request, &both(&request), || ()).unwrap();
+    let fits = rows
+        .iter()
+        .filter(|row| row.report.verdict == Verdict::Fits);
+    let raised = fits
+        .clone()
+        .filter(|row| row.vmem_limit_bytes > default)
+        .count();
+    assert!(raised > 0);
+    for row in fits {
+        assert!(row.vmem_used_bytes <= row.vmem_limit_bytes);
+        assert!(row.vmem_used_bytes > default || row.vmem_limit_bytes == default);
+    }
 }

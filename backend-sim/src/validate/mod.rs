@@ -105,7 +105,7 @@ impl Outcome {
         let Subject {
             module, scalars, ..
         } = subject;
-        let judged = judge_on(module, &machine, point.cores(), scalars, limit_bytes)?;
+        let judged = judge_on(module, machine.clone(), point.cores(), scalars, limit_bytes)?;
         Ok(Self {
             predicted: Predicted::of(&judged, &machine, point.cores()),
             changed: subject.changed,

@@ -13,7 +13,6 @@ use tilecast_tpu::mosaic::{Module, ParseError};
 use super::record::{RecordError, Records};
 use crate::grid::Scalars;
 use crate::kernel;
-use crate::op::ROWS_PER_SUB_TILE;
 
 /// What a point is for. No point is in two sets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -84,6 +83,8 @@ pub struct Own {
     pub problem: LinearCe,
     /// Block sizes of the pass that the kernel belongs to.
     pub blocks: Blocks,
+    /// Rows whose softmax follows their product at once.
+    pub rows_per_sub_tile: usize,
     /// Structure of the backward pass; `None` is the forward pass.
     pub strategy: Option<Strategy>,
     /// Columns of a chunk of delta.
@@ -100,7 +101,7 @@ impl Own {
             strategy: self.strategy.unwrap_or(Strategy::Combined),
             chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
             cores: target.cores_per_device(),
-            rows_per_sub_tile: ROWS_PER_SUB_TILE.min(self.blocks.b),
+            rows_per_sub_tile: self.rows_per_sub_tile,
         };
         match self.strategy {
             None => self.problem.forward(&schedule),
@@ -313,6 +314,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
             .ok_or_else(|| records.wrong("strategy"))?,
         ),
     };
+    let rows_per_sub_tile = records.get("rows_per_sub_tile")?;
     let chunk_columns = records.get_if_any("chunk_columns")?;
     let mut parameters = format!(
         "{dtype} B={} H={} V={} blocks {},{},{}",
@@ -323,6 +325,9 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
         blocks.h,
         blocks.v
     );
+    if rows_per_sub_tile != 128.min(blocks.b) {
+        parameters += &format!(" sub-tile {rows_per_sub_tile}");
+    }
     if let Some(columns) = chunk_columns {
         parameters += &format!(" chunk {columns}");
     }
@@ -341,6 +346,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
         source: Source::Own(Own {
             problem,
             blocks,
+            rows_per_sub_tile,
             strategy,
             chunk_columns,
             products,

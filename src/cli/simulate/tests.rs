@@ -14,7 +14,12 @@ fn document(line: &str) -> Value {
     let Line { args } = Line::try_parse_from(words).unwrap();
     let problem = args.problem.0.unwrap();
     let request = request(&problem, args.target, args.vmem_limit_kib).unwrap();
-    let rows = tune(&request, &space(&problem.schedule, &request).unwrap(), || ()).unwrap();
+    let rows = tilecast::sim::tune::tune(
+        &request,
+        &space(&problem.schedule, &request).unwrap(),
+        || (),
+    )
+    .unwrap();
     Simulation::new(args.op.unwrap(), &request, &rows[0])
         .unwrap()
         .document()

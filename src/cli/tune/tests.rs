@@ -16,11 +16,11 @@ fn args(line: &str) -> Args {
 fn tuned(line: &str) -> Vec<Tuned> {
     let args = args(line);
     let planned = args.target.iter().map(|&target| {
-        let request = request(&args.problem, target, args.vmem_limit_kib).unwrap();
+        let request = request_of(&args.problem, target, args.vmem_limit_kib).unwrap();
         let space = space(&args.problem.schedule, &request).unwrap();
         (request, space)
     });
-    sweep(planned.collect()).unwrap()
+    sweep(planned.collect(), usize::MAX).unwrap()
 }
 
 const LINE: &str = "linear-ce --target v5p,v6e --tokens 1024 --hidden 512 --vocab 4096";
@@ -135,11 +135,89 @@ fn a_csv_file_that_cannot_be_written_is_an_error_before_any_work() {
 }
 
 #[test]
-fn the_first_is_compared_with_the_second() {
-    let tuned = tuned("linear-ce --target v5p --tokens 1024 --hidden 512 --vocab 4096");
-    let sentence = comparison(&tuned[0].rows).unwrap();
+fn the_first_is_explained() {
+    // A limit that refuses what the first would grow to.
+    let line =
+        "linear-ce --target v5p --tokens 2048 --hidden 2048 --vocab 8192 --vmem-limit-kib 8192";
+    let tuned = &tuned(line)[0];
+    let sentences = explain::sentences(tuned);
+    let starts: Vec<&str> = (sentences.iter())
+        .map(|sentence| sentence.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(starts, ["First", "With", "A"], "{sentences:#?}");
+    let over = (tuned.rows.iter())
+        .filter(|row| row.report.verdict == Verdict::VmemOom)
+        .map(|row| bytes_text((row.vmem_used_bytes - row.vmem_limit_bytes) as f64));
     assert!(
-        sentence.starts_with("First against second (forward "),
+        over.into_iter()
+            .any(|over| sentences[2].contains(&format!("{over} more than 8.00 MiB")))
+    );
+}
+
+#[test]
+fn the_default_limit_is_compared_with_a_raised_one() {
+    let line = "linear-ce --target v5p --tokens 4096 --hidden 4096 --vocab 32768 --pass forward";
+    let mut tuned = tuned(line).remove(0);
+    assert!(tuned.rows[0].vmem_limit_bytes > 16 << 20);
+    tuned.at_default_limit = at_default_limit(&args(line), &tuned).unwrap();
+    let row = tuned.at_default_limit.as_ref().unwrap();
+    assert!(row.vmem_used_bytes <= 16 << 20);
+    let sentence = &explain::sentences(&tuned)[1];
+    assert!(
+        sentence.starts_with("Within the default limit of 16.00 MiB"),
         "{sentence}"
     );
+    assert!(sentence.contains(&row_text(row)), "{sentence}");
+}
+
+#[test]
+fn the_page_holds_every_configuration_and_its_ledger() {
+    let tuned = tuned(LINE);
+    let mut page = Vec::new();
+    html::write(&mut page, Op::LinearCe, &tuned).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    // Elements that are opened are closed, and the data is one element.
+    for tag in ["html", "head", "body", "style", "title", "h1", "noscript"] {
+        let count = |what: String| page.matches(&what).count();
+        assert_eq!(
+            [count(format!("<{tag}")), count(format!("</{tag}>"))],
+            [1, 1].map(|n| n),
+            "{tag}"
+        );
+    }
+    assert!(!page.contains("{{"));
+    let data = page
+        .split_once("id=\"data\">")
+        .unwrap()
+        .1
+        .split_once("</script>")
+        .unwrap()
+        .0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    let targets = data["targets"].as_array().unwrap();
+    assert_eq!(targets.len(), tuned.len());
+    for (target, tuned) in targets.iter().zip(&tuned) {
+        assert_eq!(target["name"], tuned.request.target().name);
+        let rows = target["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), tuned.rows.len());
+        for (cell, row) in rows.iter().zip(&tuned.rows) {
+            assert_eq!(cell["verdict"], row.report.verdict.name());
+            assert_eq!(
+                cell["time_s"].as_f64(),
+                row.report.total.map(|total| total.time_s)
+            );
+            let used = cell["ledgers"].as_array().unwrap().iter().map(|ledger| {
+                let terms = ledger["terms"].as_array().unwrap();
+                let sum: u64 = terms
+                    .iter()
+                    .map(|term| term["bytes"].as_u64().unwrap())
+                    .sum();
+                assert_eq!(ledger["used_bytes"], sum);
+                sum
+            });
+            assert_eq!(used.max(), Some(row.vmem_used_bytes));
+            let bounds = cell["bounds"].as_array().unwrap();
+            assert_eq!(bounds.len(), data["bounds"].as_array().unwrap().len());
+        }
+    }
 }

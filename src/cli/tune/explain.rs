@@ -1,0 +1,203 @@
+//! Why the first row is the first, in sentences that can be checked against the table.
+
+use tilecast::Blocks;
+use tilecast::sim::memory::{VmemLedger, is_open};
+use tilecast::sim::tune::Row;
+use tilecast::sim::{Verdict, bytes_text};
+
+use super::super::report::{fit_text, row_text, time_text};
+use super::Tuned;
+
+/// Times nearer than the cycles of two schedules are predicted are a tie.
+const TIE_PERCENT: f64 = 1.0;
+
+/// First against second; what is lost with less memory; why a larger block is refused.
+pub(super) fn sentences(tuned: &Tuned) -> Vec<String> {
+    [
+        second(&tuned.rows),
+        open_verdict(&tuned.rows),
+        default_limit(tuned),
+        smaller(&tuned.rows),
+        larger(&tuned.rows),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// How much slower `row` is than `first`, per cent.
+fn slower_percent(first: &Row, row: &Row) -> Option<f64> {
+    let time_s = |row: &Row| Some(row.report.total?.time_s);
+    Some((time_s(row)? / time_s(first)? - 1.0) * 100.0)
+}
+
+/// The units that speak for the first of two, and for the second.
+fn second(rows: &[Row]) -> Option<String> {
+    let [first, second, ..] = rows else {
+        return None;
+    };
+    let slower = slower_percent(first, second)?;
+    let named = first.bounds.named().into_iter().zip(second.bounds.named());
+    let mut bounds: Vec<(&str, f64, f64)> = named
+        .map(|((name, first), (_, second))| (name, first, second))
+        .collect();
+    bounds.sort_by(|x, y| (y.2 - y.1).total_cmp(&(x.2 - x.1)));
+    let against = |(name, first, second): (&str, f64, f64)| {
+        format!("{name}, {} against {}", time_text(first), time_text(second))
+    };
+    let saved = bounds.first().copied().filter(|bound| bound.2 > bound.1);
+    let because = match saved {
+        Some(bound) => format!("less {}", against(bound)),
+        None => "no unit has less to do, but they overlap better".into(),
+    };
+    let lost = bounds.last().copied().filter(|bound| bound.2 < bound.1);
+    let turns = match lost {
+        Some(bound) => format!(
+            "; the order turns if what it has more of costs more: {}",
+            against(bound)
+        ),
+        None => "; no unit has more to do".into(),
+    };
+    let binds = match (first.bounds.binding().0, second.bounds.binding().0) {
+        (a, b) if a == b => format!("both are bound by {a}"),
+        (a, b) => format!("the first is bound by {a}, the second by {b}"),
+    };
+    let tie = match slower < TIE_PERCENT {
+        true => {
+            "; so near that the model does not tell them apart: take the one that uses less VMEM"
+        }
+        false => "",
+    };
+    Some(format!(
+        "First against second ({}): {slower:.2} % faster, {because}{turns}. {}{}{tie}. VMEM: {} against {}.",
+        row_text(second),
+        binds[..1].to_uppercase(),
+        &binds[1..],
+        memory(first),
+        memory(second),
+    ))
+}
+
+/// Bytes used, and the largest term of it.
+fn memory(row: &Row) -> String {
+    let used = bytes_text(row.vmem_used_bytes as f64);
+    let fullest = row.ledgers.iter().max_by_key(|(_, vmem)| vmem.used_bytes());
+    match fullest.and_then(|(kernel, vmem)| Some((kernel, vmem.largest()?))) {
+        Some((kernel, term)) => format!(
+            "{used} in {kernel}, of which `{}` {}",
+            term.name,
+            bytes_text(term.bytes as f64)
+        ),
+        None => used,
+    }
+}
+
+/// That the first may turn out not to fit.
+fn open_verdict(rows: &[Row]) -> Option<String> {
+    let first = rows
+        .first()
+        .filter(|first| is_open(first.fit_probability))?;
+    let fit = fit_text(first.vmem_margin_bytes, first.fit_probability);
+    Some(format!("VMEM of the first {fit}."))
+}
+
+/// What a raised limit gains.
+fn default_limit(tuned: &Tuned) -> Option<String> {
+    let (first, row) = (tuned.rows.first()?, tuned.at_default_limit.as_ref()?);
+    let limit = bytes_text(row.vmem_limit_bytes as f64);
+    Some(match slower_percent(first, row) {
+        Some(slower) => format!(
+            "Within the default limit of {limit}: {}, {}, {slower:.2} % slower; the first needs {} KiB (--vmem-limit-kib).",
+            row_text(row),
+            bytes_text(row.vmem_used_bytes as f64),
+            first.vmem_limit_bytes >> 10,
+        ),
+        None => format!("Nothing fits within the default limit of {limit}."),
+    })
+}
+
+/// The best pair that leaves a quarter of the memory of the first. The passes share no VMEM: each is
+/// the fastest of those that leave it, beside the best of the other.
+fn smaller(rows: &[Row]) -> Option<String> {
+    let first = rows.first()?;
+    let most = first.vmem_used_bytes / 4 * 3;
+    let time_s = |row: &Row| Some(row.report.total?.time_s);
+    let within = |ledger: Option<&(String, VmemLedger)>| {
+        ledger.is_none_or(|(_, vmem)| vmem.used_bytes() <= most)
+    };
+    let forward =
+        (rows.iter()).find(|row| row.backward == first.backward && within(row.ledgers.first()))?;
+    let backward =
+        (rows.iter()).find(|row| row.forward == first.forward && within(row.ledgers.last()))?;
+    let one_pass = first.forward.is_none() || first.backward.is_none();
+    let pair = match one_pass {
+        true => forward.clone(),
+        false => Row {
+            backward: backward.backward,
+            ..forward.clone()
+        },
+    };
+    let more_s = |row: &Row| Some(time_s(row)? - time_s(first)?);
+    let more_s = more_s(forward)? + if one_pass { 0.0 } else { more_s(backward)? };
+    let used = |row: &Row, last: bool| {
+        let ledger = if last {
+            row.ledgers.last()
+        } else {
+            row.ledgers.first()
+        };
+        ledger.map_or(0, |(_, vmem)| vmem.used_bytes())
+    };
+    Some(format!(
+        "With less VMEM: {}, {} instead of {}, {:.2} % slower.",
+        row_text(&pair),
+        bytes_text(used(forward, false).max(used(backward, true)) as f64),
+        bytes_text(first.vmem_used_bytes as f64),
+        more_s / time_s(first)? * 100.0
+    ))
+}
+
+/// The smallest enlargement of the first that is refused, and by how much.
+fn larger(rows: &[Row]) -> Option<String> {
+    let first = rows.first().filter(|row| row.report.total.is_some())?;
+    let sides = |blocks: Blocks| [blocks.b, blocks.h, blocks.v];
+    let covers = |large: Blocks, small: Blocks| {
+        large != small
+            && sides(large)
+                .into_iter()
+                .zip(sides(small))
+                .all(|(a, b)| a >= b)
+    };
+    let volume = |blocks: Blocks| {
+        sides(blocks)
+            .into_iter()
+            .map(|n| n as u128)
+            .product::<u128>()
+    };
+    let enlarged = |row: &Row| -> Option<Blocks> {
+        let strategy = |row: &Row| row.backward.map(|plan| plan.strategy());
+        let (forward, plan) = (row.forward, row.backward.map(|plan| plan.blocks));
+        let (of_first, plan_of_first) = (first.forward, first.backward.map(|plan| plan.blocks));
+        match (forward == of_first, plan == plan_of_first) {
+            (false, true) => forward.filter(|&blocks| covers(blocks, of_first.unwrap_or(blocks))),
+            (true, false) if strategy(row) == strategy(first) => {
+                plan.filter(|&blocks| covers(blocks, plan_of_first.unwrap_or(blocks)))
+            }
+            _ => None,
+        }
+    };
+    let refused = rows
+        .iter()
+        .filter(|row| row.report.verdict == Verdict::VmemOom);
+    let (_, row) = refused
+        .filter_map(|row| Some((volume(enlarged(row)?), row)))
+        .min_by_key(|(volume, _)| *volume)?;
+    let limit = row.vmem_limit_bytes;
+    Some(format!(
+        "A larger block, {}, is {}: it needs {}, {} more than {}.",
+        row_text(row),
+        row.report.verdict.name(),
+        memory(row),
+        bytes_text(row.vmem_used_bytes.saturating_sub(limit) as f64),
+        bytes_text(limit as f64),
+    ))
+}

@@ -1,0 +1,122 @@
+//! The best blocks for a list of models, one row for each model and target.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tilecast::core::target::Target;
+use tilecast::sim::tune::best;
+use tilecast::sim::{Verdict, bytes_text};
+
+use super::super::Outcome;
+use super::super::args::{CliError, ProblemArgs};
+use super::super::output::{number, print_json, print_table, table};
+use super::super::report::{blocks_text, count_text, outcome, space, time_text};
+use super::{Args, Tuned, request_of, row_json};
+
+pub(super) fn run(args: &Args, targets: &[&'static Target]) -> Result<Outcome, CliError> {
+    let mut found = Vec::new();
+    for path in &args.models {
+        let problem = ProblemArgs {
+            config: Some(path.clone()),
+            hidden: None,
+            vocab: None,
+            ..args.problem.clone()
+        };
+        for &target in targets {
+            let request = request_of(&problem, target, args.vmem_limit_kib)?;
+            let space = space(&problem.schedule, &request)?;
+            let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
+            found.push((name(path), Tuned::new(request, best)));
+        }
+    }
+    match args.json {
+        true => print_json(&document(args, &found))?,
+        false => print_models(&found)?,
+    }
+    let first = |tuned: &Tuned| Some(tuned.rows.first()?.report.verdict);
+    let worst = found.iter().filter_map(|(_, tuned)| first(tuned)).max();
+    Ok(outcome(worst.unwrap_or(Verdict::Fits)))
+}
+
+/// What a model is called: its file, or the folder of a `config.json`.
+fn name(path: &Path) -> String {
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    let folder = path.parent().and_then(Path::file_name);
+    match (stem, folder) {
+        (Some(stem), Some(folder)) if stem == "config" => folder.to_string_lossy().into_owned(),
+        (stem, _) => stem.unwrap_or_default(),
+    }
+}
+
+fn print_models(found: &[(String, Tuned)]) -> Result<(), CliError> {
+    let mut table = table([
+        "model",
+        "H",
+        "V",
+        "target",
+        "blocks",
+        "backward blocks",
+        "strategy",
+        "chunk",
+        "time",
+        "tokens/s",
+        "VMEM",
+        "limit",
+        "bound by",
+    ]);
+    for (model, tuned) in found {
+        let problem = tuned.request.problem();
+        let mut cells = vec![
+            model.as_str().into(),
+            number(problem.hidden()),
+            number(problem.vocab()),
+            tuned.request.target().name.into(),
+        ];
+        let Some(row) = tuned.rows.first() else {
+            continue;
+        };
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let plan = row.backward;
+        match row.report.total {
+            Some(total) => cells.extend([
+                or_none(row.forward.map(blocks_text)).into(),
+                or_none(plan.map(|plan| blocks_text(plan.blocks))).into(),
+                or_none(plan.map(|plan| plan.strategy().name().into())).into(),
+                number(or_none(
+                    plan.and_then(|plan| plan.chunk_columns)
+                        .map(|n| n.to_string()),
+                )),
+                number(time_text(total.time_s)),
+                number(count_text(total.tokens_per_s)),
+                number(bytes_text(row.vmem_used_bytes as f64)),
+                number(bytes_text(row.vmem_limit_bytes as f64)),
+                row.bounds.binding().0.into(),
+            ]),
+            None => cells.push(row.report.verdict.name().into()),
+        }
+        table.add_row(cells);
+    }
+    print_table(&table)
+}
+
+fn document(args: &Args, found: &[(String, Tuned)]) -> Value {
+    let best = found.iter().map(|(model, tuned)| {
+        let problem = tuned.request.problem();
+        let row = tuned.rows.first();
+        json!({
+            "model": model,
+            "hidden": problem.hidden(),
+            "vocab": problem.vocab(),
+            "target": tuned.request.target().name,
+            "best": row.map(|row| row_json(tuned.request.target(), row)),
+        })
+    });
+    json!({
+        "op": args.op.name(),
+        "dtype": args.problem.dtype.name(),
+        "tokens": args.problem.tokens,
+        "models": best.collect::<Vec<_>>(),
+    })
+}
