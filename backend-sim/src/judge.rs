@@ -18,6 +18,7 @@ use tilecast_tpu::mosaic::Module;
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, Registers, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
+use crate::parts::Rest;
 use crate::reuse::Schedules;
 use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
@@ -102,12 +103,14 @@ pub fn judge_on(
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
     let mut schedules = Schedules::new(machine);
-    judge_again(module, cores, scalars, limit_bytes, &mut schedules)
+    judge_again(module, None, cores, scalars, limit_bytes, &mut schedules)
 }
 
-/// Like [`judge_on`], on the machine of the schedules that were made before.
+/// Like [`judge_on`], of a module that lacks `rest` of the kernel, on the machine of the schedules that were
+/// made before.
 pub(crate) fn judge_again(
     module: &Module,
+    rest: Option<&Rest>,
     cores: u64,
     scalars: &Scalars,
     limit_bytes: Option<u64>,
@@ -134,7 +137,12 @@ pub(crate) fn judge_again(
             assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
         });
     }
-    let schedule = schedules.schedule(module, &signature, &grid, scalars)?;
+    let mut schedule = schedules.schedule(module, &signature, &grid, scalars)?;
+    if let Some(rest) = rest {
+        let signature = Signature::read(&rest.shorter)?;
+        let shorter = schedules.schedule(&rest.shorter, &signature, &grid, scalars)?;
+        rest.add_to(&mut schedule, &shorter);
+    }
     let machine = &schedules.machine;
     let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
         needed: schedule.registers() as u64,

@@ -13,6 +13,7 @@ use crate::judge::{
     self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_again,
 };
 use crate::memory::{Term, VmemLedger};
+use crate::parts::Parts;
 use crate::pipeline::devices_per_chip;
 use crate::reuse::Schedules;
 use crate::schedule::{Machine, Unit};
@@ -344,13 +345,14 @@ fn kernel<K: Kernel>(
         finish(&mut report, spec, target, iterations * times);
         return Ok(report);
     }
-    let module = lower::lower(&launch.kernel, products)?;
+    let Parts { module, rest } = Parts::of(&launch.kernel, products)?;
     let mut report: Option<KernelReport> = None;
     let mut total = Prediction::default();
     for (counter, iterations) in counter_classes(iterations) {
         let scalars = scalars(launch, counter);
         let judged = judge_again(
             &module,
+            rest.as_ref(),
             cores(target),
             &scalars,
             vmem_limit_bytes,

@@ -35,6 +35,7 @@ pub mod judge;
 pub mod kernel;
 pub mod memory;
 pub mod op;
+mod parts;
 pub mod pipeline;
 mod reuse;
 pub mod schedule;

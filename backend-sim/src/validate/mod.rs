@@ -25,7 +25,8 @@ use tilecast_core::budget::TermKind;
 use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, Scalars};
-use crate::judge::{JudgeError, Judged, judge_on};
+use crate::judge::{JudgeError, Judged, judge_again};
+use crate::reuse::Schedules;
 use crate::kernel::core_bytes_per_s;
 use crate::memory::VmemLedger;
 use crate::pipeline::Pipeline;
@@ -103,9 +104,20 @@ impl Outcome {
         let machine = Machine::new(point.target);
         let limit_bytes = Some(point.measured.limit_bytes);
         let Subject {
-            module, scalars, ..
+            module,
+            rest,
+            scalars,
+            ..
         } = subject;
-        let judged = judge_on(module, machine.clone(), point.cores(), scalars, limit_bytes)?;
+        let mut schedules = Schedules::new(machine.clone());
+        let judged = judge_again(
+            module,
+            rest.as_ref(),
+            point.cores(),
+            scalars,
+            limit_bytes,
+            &mut schedules,
+        )?;
         Ok(Self {
             predicted: Predicted::of(&judged, &machine, point.cores()),
             changed: subject.changed,

@@ -13,6 +13,7 @@ use tilecast_tpu::mosaic::{Module, ParseError};
 use super::record::{RecordError, Records};
 use crate::grid::Scalars;
 use crate::kernel;
+use crate::parts::{Parts, Rest};
 
 /// What a point is for. No point is in two sets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -165,6 +166,8 @@ pub struct Point {
 pub struct Subject {
     /// The kernel.
     pub module: Module,
+    /// What the module lacks of it.
+    pub(crate) rest: Option<Rest>,
     /// Run-time values: those of the first launch, for a kernel in a loop.
     pub scalars: Scalars,
     /// Whether its text is another than the one that was compiled.
@@ -235,10 +238,12 @@ impl Point {
                     |launch: &&Launch<LinearCeKernel>| launch.kernel.spec().name() == self.kernel;
                 let launch = (launches.iter().map(|(launch, _)| *launch).find(named))
                     .ok_or_else(|| PointError::NoKernel(self.kernel.clone()))?;
-                let module = lower::lower(&launch.kernel, own.products)?;
+                let whole = lower::lower(&launch.kernel, own.products)?;
+                let Parts { module, rest } = Parts::of(&launch.kernel, own.products)?;
                 Ok(Some(Subject {
-                    changed: changed(&module.to_pretty()),
+                    changed: changed(&whole.to_pretty()),
                     module,
+                    rest,
                     scalars: kernel::scalars(launch, 0),
                 }))
             }
@@ -252,6 +257,7 @@ impl Point {
                 })?;
                 Ok(Some(Subject {
                     module,
+                    rest: None,
                     scalars: scalars.clone(),
                     changed: changed(&text),
                 }))

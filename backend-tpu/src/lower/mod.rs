@@ -11,7 +11,7 @@ mod scalar;
 mod tile_ops;
 mod vectors;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use thiserror::Error;
 use tilecast_core::DType;
@@ -58,6 +58,28 @@ pub enum F32Products {
 /// # Errors
 /// [`LowerError`] names what has no lowering.
 pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, LowerError> {
+    Ok(lower_part(kernel, products, usize::MAX)?.module)
+}
+
+/// A kernel of which loops that are written out were cut short.
+#[derive(Debug)]
+pub struct Part {
+    /// The kernel, with all of its operands, memory, grid and index maps.
+    pub module: Module,
+    /// The most iterations that a loop has which is written out, were it not cut.
+    pub iterations: usize,
+}
+
+/// Records `kernel` with at most the first `most` iterations of each loop that is [written out](tilecast_core::ops::Unroll::Full).
+/// The result computes less than the kernel: it is for looking at how the kernel grows with such loops.
+///
+/// # Errors
+/// As for [`lower`].
+pub fn lower_part(
+    kernel: &impl Kernel,
+    products: F32Products,
+    most: usize,
+) -> Result<Part, LowerError> {
     let spec = kernel.spec();
     let emit = Emitter::new(spec.name());
     let region = emit.start_function();
@@ -70,10 +92,17 @@ pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, Lowe
         scalars,
         slots,
         exact_f32: products == F32Products::Exact,
+        most_iterations: most,
+        iterations: Cell::new(0),
         error: RefCell::new(None),
     };
     record(kernel, &recording);
-    let Recording { emit, error, .. } = recording;
+    let Recording {
+        emit,
+        error,
+        iterations,
+        ..
+    } = recording;
     if let Some(error) = error.into_inner() {
         return Err(error);
     }
@@ -83,7 +112,10 @@ pub fn lower(kernel: &impl Kernel, products: F32Products) -> Result<Module, Lowe
             transform(&emit, i, layout, operand, spec);
         }
     }
-    Ok(emit.finish())
+    Ok(Part {
+        module: emit.finish(),
+        iterations: iterations.get(),
+    })
 }
 
 /// A function of its own: the recording is borrowed for as long as the symbols live.

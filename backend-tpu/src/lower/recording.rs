@@ -1,6 +1,6 @@
 //! A kernel being recorded: its symbols and buffers.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
 use tilecast_core::DType;
@@ -48,6 +48,10 @@ pub(super) struct Recording<'k> {
     pub(super) scalars: Vec<Value>,
     pub(super) slots: Vec<Slot>,
     pub(super) exact_f32: bool,
+    /// Most iterations that are written out of a loop.
+    pub(super) most_iterations: usize,
+    /// The most that there are of a loop that is written out.
+    pub(super) iterations: Cell<usize>,
     pub(super) error: RefCell<Option<LowerError>>,
 }
 

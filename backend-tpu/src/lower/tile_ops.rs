@@ -184,7 +184,12 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn for_each(&self, count: usize, unroll: Unroll, body: impl Fn(Scalar<'r>)) {
         match unroll {
-            Unroll::Full => (0..count as i64).for_each(|i| body(self.index(i))),
+            Unroll::Full => {
+                let iterations = &self.0.iterations;
+                iterations.set(iterations.get().max(count));
+                let written = count.min(self.0.most_iterations);
+                (0..written as i64).for_each(|i| body(self.index(i)));
+            }
             Unroll::Rolled => self.0.for_loop(count, |counter| {
                 body(Scalar {
                     recording: self.0,
