@@ -73,7 +73,7 @@ impl Rest {
             Some(0) => {
                 for (long, short) in long.regions.iter_mut().zip(&short.regions) {
                     self.add(&mut long.cycles, short.cycles);
-                    self.add(&mut long.registers, short.registers);
+                    long.registers = long.registers.max(short.registers);
                     for (long, short) in long.slots.iter_mut().zip(short.slots) {
                         self.add(long, short);
                     }
