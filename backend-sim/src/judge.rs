@@ -20,7 +20,7 @@ use crate::memory::{MemoryError, Registers, VmemLedger};
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
 use crate::parts::Rest;
 use crate::reuse::Schedules;
-use crate::schedule::{KernelSchedule, Machine, ScheduleError, Unit, schedule_grid};
+use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};
 use crate::trace::Process;
 
@@ -177,7 +177,14 @@ pub fn trace(
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores(target))?;
     let machine = Machine::new(target);
-    let schedule = schedule_grid(module, &machine, &signature, &grid, scalars)?;
+    let schedule = schedule_grid(
+        module,
+        &machine,
+        &signature,
+        &grid,
+        scalars,
+        &Memo::default(),
+    )?;
     let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
     Ok(Process {
         name: title.into(),

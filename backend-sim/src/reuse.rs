@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use tilecast_tpu::mosaic::{Module, Value};
 
 use crate::grid::{Grid, Scalars, dependents};
-use crate::schedule::{KernelSchedule, Machine, ScheduleError, schedule_grid};
+use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, schedule_grid};
 use crate::signature::Signature;
 
 /// The schedules of the kernels of one op on a core of one target.
@@ -19,6 +19,7 @@ use crate::signature::Signature;
 pub(crate) struct Schedules {
     pub(crate) machine: Machine,
     known: HashMap<Key, KernelSchedule>,
+    blocks: Memo,
 }
 
 /// What a schedule depends on.
@@ -41,6 +42,7 @@ impl Schedules {
         Self {
             machine,
             known: HashMap::new(),
+            blocks: Memo::default(),
         }
     }
 
@@ -64,7 +66,14 @@ impl Schedules {
             }
             return Ok(schedule);
         }
-        let schedule = schedule_grid(module, &self.machine, signature, grid, scalars)?;
+        let schedule = schedule_grid(
+            module,
+            &self.machine,
+            signature,
+            grid,
+            scalars,
+            &self.blocks,
+        )?;
         self.known.insert(key, schedule.clone());
         Ok(schedule)
     }

@@ -7,6 +7,7 @@
 
 mod account;
 mod block;
+mod memo;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -22,6 +23,8 @@ use crate::grid::{Grid, GridError, Scalars};
 use crate::signature::{Signature, SignatureError};
 
 pub use unit::{Machine, Unit};
+pub(crate) use memo::Memo;
+use memo::Runs;
 use usage::Usage;
 use walk::Walk;
 
@@ -183,22 +186,24 @@ pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Sc
     let signature = Signature::read(module)?;
     let cores = if machine.target.name == "v5p" { 2 } else { 1 };
     let grid = Grid::new(module, &signature, &Scalars::default(), cores)?;
-    schedule_grid(module, machine, &signature, &grid, &Scalars::default())
+    let scalars = Scalars::default();
+    let memo = Memo::default();
+    schedule_grid(module, machine, &signature, &grid, &scalars, &memo)
 }
 
-/// The schedule of one step of each [body](Grid::bodies) of a grid.
+/// The schedule of one step of each [body](Grid::bodies) of a grid; blocks that `memo` has are not made again.
 ///
 /// # Errors
 /// An operation that the model does not know.
-pub fn schedule_grid(
+pub(crate) fn schedule_grid(
     module: &Module,
     machine: &Machine,
     signature: &Signature,
     grid: &Grid,
     scalars: &Scalars,
+    memo: &Memo,
 ) -> Result<KernelSchedule, ScheduleError> {
-    let usage = Usage::of(module);
-    let varies = signature.varies(module);
+    let code = Code::of(module, signature);
     let mut scratch = scratch(module, signature);
     let read_by_scalars = signature.read_by_scalars(module);
     scratch.retain(|value| !read_by_scalars.contains(value));
@@ -206,7 +211,7 @@ pub fn schedule_grid(
         let mut read = vec![false; module.value_count()];
         let mut kinds = Vec::new();
         for body in &grid.bodies {
-            let walk = Walk::new(module, machine, forwarded, &usage, &varies);
+            let walk = Walk::new(module, machine, forwarded, &code, memo);
             let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
             read.iter_mut()
                 .zip(reads)
@@ -232,6 +237,27 @@ pub fn schedule_grid(
     }
     schedule.dropped.iter().for_each(|&i| forwarded[i] = true);
     steps(&forwarded)
+}
+
+/// What a schedule needs to know of the code, whatever the grid step.
+#[derive(Debug)]
+pub(crate) struct Code {
+    usage: Usage,
+    /// For each value, whether it is known only at run time.
+    varies: Vec<bool>,
+    runs: Runs,
+}
+
+impl Code {
+    fn of(module: &Module, signature: &Signature) -> Self {
+        let usage = Usage::of(module);
+        let varies = signature.varies(module);
+        Self {
+            runs: Runs::of(module, signature.function, &usage, &varies),
+            usage,
+            varies,
+        }
+    }
 }
 
 /// Arguments that are scratch in VMEM.

@@ -11,12 +11,14 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
 use super::block::{Block, Cost};
+use super::memo::{Memo, Runs};
 use super::unit::{Machine, Unit};
 use super::usage::Usage;
 use super::vector::Vector;
-use super::{Region, ScheduleError, StepSchedule, Transfer};
+use super::{Code, Region, ScheduleError, StepSchedule, Transfer};
 use crate::signature::Signature;
 
+mod known;
 mod memory;
 mod operations;
 mod repeats;
@@ -67,6 +69,10 @@ pub(super) struct Walk<'m> {
     block: Block<'m>,
     stored: HashMap<usize, Vec<Stored>>,
     repeats: Repeats<'m>,
+    runs: &'m Runs,
+    memo: &'m Memo,
+    /// The hash under which the block is to be remembered, and the memories it read so far.
+    remembered: Option<(u64, Vec<usize>)>,
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM.
@@ -86,8 +92,8 @@ impl<'m> Walk<'m> {
         module: &'m Module,
         machine: &'m Machine,
         forwarded: &'m [bool],
-        usage: &'m Usage,
-        varies: &'m [bool],
+        code: &'m Code,
+        memo: &'m Memo,
     ) -> Self {
         Self {
             module,
@@ -96,10 +102,13 @@ impl<'m> Walk<'m> {
             block: Block::new(machine, 1),
             stored: HashMap::new(),
             repeats: Repeats::new(module.value_count()),
+            runs: &code.runs,
+            memo,
+            remembered: None,
             forwarded,
             read: vec![false; module.value_count()],
-            usage,
-            varies,
+            usage: &code.usage,
+            varies: &code.varies,
             scalars: HashMap::new(),
             done: StepSchedule::default(),
             multiplier: 1.0,
@@ -152,7 +161,16 @@ impl<'m> Walk<'m> {
     }
 
     fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
-        for &op in self.module.block_ops(block) {
+        let ops = self.module.block_ops(block);
+        let mut next = 0;
+        while let Some(&op) = ops.get(next) {
+            if let Some(run) = self.runs.starting_with(op)
+                && self.remember(run, &ops[run.ops.clone()])
+            {
+                next = run.ops.end;
+                continue;
+            }
+            next += 1;
             if self.dead(op) || self.repeated(op) {
                 continue;
             }
@@ -195,8 +213,10 @@ impl<'m> Walk<'m> {
         let block = std::mem::replace(&mut self.block, Block::new(self.machine, number));
         self.stored.clear();
         self.repeats.clear();
+        let remembered = self.remembered.take();
         let cycles = block.timeline.end();
         if cycles <= 0.0 {
+            self.solved(remembered, None);
             return;
         }
         let pressure = block.account.pressure(self.machine.registers);
@@ -210,6 +230,7 @@ impl<'m> Walk<'m> {
             slots: Unit::ALL.map(|unit| block.timeline.taken(unit)),
             registers,
         };
+        self.solved(remembered, Some(region));
         self.done.regions.push(region);
     }
 

@@ -30,7 +30,7 @@ use crate::reuse::Schedules;
 use crate::kernel::core_bytes_per_s;
 use crate::memory::VmemLedger;
 use crate::pipeline::Pipeline;
-use crate::schedule::{Machine, Unit, schedule_grid};
+use crate::schedule::{Machine, Memo, Unit, schedule_grid};
 use crate::signature::Signature;
 
 pub use errors::Errors;
@@ -197,7 +197,14 @@ pub fn cycles(
 ) -> Result<f64, JudgeError> {
     let signature = Signature::read(module)?;
     let grid = Grid::new(module, &signature, scalars, cores)?;
-    let schedule = schedule_grid(module, machine, &signature, &grid, scalars)?;
+    let schedule = schedule_grid(
+        module,
+        machine,
+        &signature,
+        &grid,
+        scalars,
+        &Memo::default(),
+    )?;
     Ok(Pipeline::new(module, &signature, &grid, &schedule, machine)?.compute_cycles())
 }
 

@@ -162,7 +162,7 @@ impl Walk<'_> {
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
-        self.read[view.root] = true;
+        self.reads(view.root);
         self.set(op, out.in_memory(Fetch { ready, loads, valu }));
     }
 

@@ -29,7 +29,7 @@ impl Walk<'_> {
     }
 
     /// Operations that are no instruction.
-    fn free(&mut self, op: Op) -> bool {
+    pub(super) fn free(&mut self, op: Op) -> bool {
         let name = self.module.op_name(op);
         if name == "arith.constant" {
             let result = self.module.results(op)[0];

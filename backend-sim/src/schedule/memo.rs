@@ -1,0 +1,267 @@
+//! [`Memo`]: straight-line blocks that were scheduled before.
+//!
+//! The steps of a kernel share most of their blocks, and so do the kernels of a search: the sub-tiles of other row blocks, other
+//! chunks, the passes with another strategy. What a block takes depends on its operations, on where in memory they
+//! load and store, and on nothing else of the kernel, as long as none of its vectors leaves it. Blocks of
+//! which that is so are found by a hash of all of that.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
+use tilecast_tpu::mosaic::{
+    Attribute, AttributeKind, Block, Definition, Module, Op, Type, TypeKind, Value,
+};
+
+use super::Region;
+use super::usage::Usage;
+
+/// Blocks that were scheduled on one machine.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    blocks: RefCell<HashMap<u64, Solved>>,
+}
+
+/// What is known of a block.
+#[derive(Clone, Debug)]
+pub(super) struct Solved {
+    /// Its schedule; `None` if it takes no cycles.
+    pub(super) region: Option<Region>,
+    /// The memories that it reads.
+    pub(super) reads: Vec<usize>,
+}
+
+impl Memo {
+    pub(super) fn get(&self, key: u64) -> Option<Solved> {
+        self.blocks.borrow().get(&key).cloned()
+    }
+
+    pub(super) fn insert(&self, key: u64, solved: Solved) {
+        self.blocks.borrow_mut().insert(key, solved);
+    }
+}
+
+/// The straight-line blocks of a module.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    runs: Vec<Run>,
+    /// For each operation, the block that starts with it.
+    starts: HashMap<Op, usize>,
+}
+
+/// A straight-line block.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Its operations, in the block of the module that they are in.
+    pub(super) ops: Range<usize>,
+    /// What does not depend on the grid step.
+    pub(super) hash: u64,
+    /// Whether the operations, and where they load and store, say all.
+    closed: bool,
+}
+
+impl Runs {
+    /// The blocks of `function`; `varies` tells which values are known only at run time.
+    pub(crate) fn of(module: &Module, function: Op, usage: &Usage, varies: &[bool]) -> Self {
+        let mut finder = Finder {
+            module,
+            usage,
+            varies,
+            runs: Self::default(),
+            of: vec![usize::MAX; module.op_count()],
+            attributes: HashMap::new(),
+        };
+        if let Some(entry) = module.entry(function, 0) {
+            finder.block(entry);
+        }
+        finder.runs
+    }
+
+    /// The block that starts with `op`, if it can be known.
+    pub(super) fn starting_with(&self, op: Op) -> Option<&Run> {
+        let run = &self.runs[*self.starts.get(&op)?];
+        run.closed.then_some(run)
+    }
+}
+
+struct Finder<'m> {
+    module: &'m Module,
+    usage: &'m Usage,
+    varies: &'m [bool],
+    runs: Runs,
+    /// For each operation, its block.
+    of: Vec<usize>,
+    attributes: HashMap<Attribute, u64>,
+}
+
+impl Finder<'_> {
+    fn block(&mut self, block: Block) {
+        let ops = self.module.block_ops(block);
+        let mut from = 0;
+        for (i, &op) in ops.iter().enumerate() {
+            let ends = match self.module.op_name(op) {
+                "scf.for" => true,
+                "scf.if" => self.varies[self.module.operands(op)[0].index()],
+                "scf.yield" | "func.return" | "tpu.yield" => true,
+                _ => false,
+            };
+            if !ends {
+                continue;
+            }
+            self.run(ops, from..i);
+            self.uses(op, usize::MAX);
+            from = i + 1;
+            for &region in self.module.regions(op) {
+                for &block in self.module.blocks(region) {
+                    self.block(block);
+                }
+            }
+        }
+        self.run(ops, from..ops.len());
+    }
+
+    fn run(&mut self, ops: &[Op], range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let first = ops[range.start];
+        let number = self.runs.runs.len();
+        let mut hash = DefaultHasher::new();
+        let mut closed = true;
+        let locals = ops[range.clone()]
+            .iter()
+            .find_map(|&op| self.module.results(op).first())
+            .map_or(usize::MAX, |value| value.index());
+        let mut others: Vec<Value> = Vec::new();
+        self.runs.runs.push(Run {
+            ops: range.clone(),
+            hash: 0,
+            closed: false,
+        });
+        for &op in &ops[range] {
+            self.of[op.index()] = number;
+            closed &= self.module.regions(op).is_empty() && is_local(self.module.op_name(op));
+            if !self.module.regions(op).is_empty() {
+                let module = self.module;
+                module.walk(op, &mut |inner| {
+                    self.uses(inner, usize::MAX);
+                });
+            }
+            closed &= self.uses(op, number);
+            self.describe(op, locals, &mut others, &mut hash);
+        }
+        let run = &mut self.runs.runs[number];
+        run.hash = hash.finish();
+        run.closed = closed;
+        self.runs.starts.insert(first, number);
+    }
+
+    /// Notes that `op` of block `number` uses vectors of others; whether it uses none.
+    fn uses(&mut self, op: Op, number: usize) -> bool {
+        let mut none = true;
+        for &value in self.module.operands(op) {
+            if !is_vector(self.module, value) {
+                continue;
+            }
+            let definition = match self.module.definition(value) {
+                Definition::Result(op, _) => Some(op),
+                _ => None,
+            };
+            let by = definition.map_or(usize::MAX, |op| self.of[op.index()]);
+            let constant = definition.is_some_and(|op| self.module.op_name(op) == "arith.constant");
+            if by != number && !constant {
+                none = false;
+                if let Some(run) = self.runs.runs.get_mut(by) {
+                    run.closed = false;
+                }
+            }
+        }
+        none
+    }
+
+    fn describe(&mut self, op: Op, locals: usize, others: &mut Vec<Value>, to: &mut impl Hasher) {
+        let module = self.module;
+        module.op_name(op).hash(to);
+        if module.op_name(op) != "arith.constant" {
+            for (name, attribute) in module.attributes(op) {
+                name.hash(to);
+                self.attribute(*attribute).hash(to);
+            }
+        }
+        for &value in module.operands(op) {
+            match value.index().checked_sub(locals) {
+                Some(local) => local.hash(to),
+                None => {
+                    let known = others.iter().position(|&other| other == value);
+                    let number = known.unwrap_or_else(|| {
+                        others.push(value);
+                        others.len() - 1
+                    });
+                    (usize::MAX - number).hash(to);
+                    self.ty(module.value_type(value), to);
+                }
+            }
+        }
+        for &value in module.results(op) {
+            self.ty(module.value_type(value), to);
+            self.usage.live(value).hash(to);
+            self.usage.products_only(value).hash(to);
+            self.usage.transposed_lhs(value).hash(to);
+        }
+    }
+
+    /// Shape and element: of a memory, the operations on it say more.
+    fn ty(&self, ty: Type, to: &mut impl Hasher) {
+        let kind = self.module.type_kind(ty);
+        match kind.element() {
+            Some(element) => {
+                self.module.type_kind(element).hash(to);
+                if !matches!(kind, TypeKind::Memref { .. }) {
+                    kind.shape().hash(to);
+                }
+            }
+            None => kind.hash(to),
+        }
+    }
+
+    fn attribute(&mut self, attribute: Attribute) -> u64 {
+        if let Some(&known) = self.attributes.get(&attribute) {
+            return known;
+        }
+        let mut hash = DefaultHasher::new();
+        match self.module.attribute_kind(attribute) {
+            AttributeKind::Integer { value, .. } => value.hash(&mut hash),
+            AttributeKind::Float { bits, .. } => bits.hash(&mut hash),
+            AttributeKind::DenseArray { values, .. } => values.hash(&mut hash),
+            AttributeKind::DenseElements { values, .. } => values.hash(&mut hash),
+            AttributeKind::Type(ty) => self.ty(*ty, &mut hash),
+            AttributeKind::Array(list) => {
+                for &item in list {
+                    self.attribute(item).hash(&mut hash);
+                }
+            }
+            AttributeKind::Dictionary(entries) => {
+                for (name, value) in entries {
+                    name.hash(&mut hash);
+                    self.attribute(*value).hash(&mut hash);
+                }
+            }
+            other => other.hash(&mut hash),
+        }
+        let hash = hash.finish();
+        self.attributes.insert(attribute, hash);
+        hash
+    }
+}
+
+/// Whether a value is made of registers.
+pub(super) fn is_vector(module: &Module, value: Value) -> bool {
+    matches!(module.value_kind(value), TypeKind::Vector { .. })
+}
+
+/// Whether an operation has no effect but on registers and the memories that it loads and stores.
+fn is_local(name: &str) -> bool {
+    let others = ["tpu.enqueue", "tpu.wait", "tpu.sem", "memref.alloc"];
+    !others.iter().any(|prefix| name.starts_with(prefix))
+}
