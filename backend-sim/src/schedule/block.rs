@@ -58,6 +58,14 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// An empty block after this one, which gives its memory away.
+    pub(crate) fn next(&mut self) -> Self {
+        let mut next = Self::new(self.machine, self.number + 1);
+        std::mem::swap(&mut next.timeline, &mut self.timeline);
+        next.timeline.clear();
+        next
+    }
+
     /// When a part of a value is there; what is still in memory is loaded now, and what other blocks
     /// made is there from the start.
     fn ready(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) -> f64 {

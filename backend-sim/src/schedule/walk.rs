@@ -209,29 +209,33 @@ impl<'m> Walk<'m> {
     }
 
     fn end_block(&mut self) {
-        let number = self.block.number + 1;
-        let block = std::mem::replace(&mut self.block, Block::new(self.machine, number));
+        let region = self.region();
+        self.block = self.block.next();
         self.stored.clear();
         self.repeats.clear();
         let remembered = self.remembered.take();
-        let cycles = block.timeline.end();
+        self.solved(remembered, region);
+        self.done.regions.extend(region);
+    }
+
+    /// The block so far, if it takes any cycles.
+    fn region(&self) -> Option<Region> {
+        let Block {
+            timeline, account, ..
+        } = &self.block;
+        let cycles = timeline.end();
         if cycles <= 0.0 {
-            self.solved(remembered, None);
-            return;
+            return None;
         }
-        let pressure = block.account.pressure(self.machine.registers);
-        // Registers are assigned after the block is scheduled; stores and loads of what they do not
-        // hold find some slots free.
-        let cycles = cycles + self.machine.spill_cycles * pressure.spilled;
-        let registers = pressure.peak;
-        let region = Region {
+        let pressure = account.pressure(self.machine.registers);
+        Some(Region {
             times: self.multiplier,
-            cycles,
-            slots: Unit::ALL.map(|unit| block.timeline.taken(unit)),
-            registers,
-        };
-        self.solved(remembered, Some(region));
-        self.done.regions.push(region);
+            // Registers are assigned after the block is scheduled; stores and loads of what they do not
+            // hold find some slots free.
+            cycles: cycles + self.machine.spill_cycles * pressure.spilled,
+            slots: Unit::ALL.map(|unit| timeline.taken(unit)),
+            registers: pressure.peak,
+        })
     }
 
     fn branch(&mut self, op: Op) -> Result<(), ScheduleError> {
