@@ -17,8 +17,8 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, Registers, VmemLedger};
-use crate::pipeline::{Bandwidth, Estimate, Pipeline};
 use crate::parts::Rest;
+use crate::pipeline::{Bandwidth, Estimate, Pipeline};
 use crate::reuse::Schedules;
 use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, Unit, schedule_grid};
 use crate::signature::{Signature, SignatureError};

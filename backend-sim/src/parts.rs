@@ -102,3 +102,72 @@ impl Rest {
 fn alike(a: &Region, b: &Region) -> bool {
     (a.cycles - b.cycles).abs() <= 1e-6 * a.cycles && a.times == b.times
 }
+
+#[cfg(test)]
+mod tests {
+    use tilecast_core::DType;
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
+    use tilecast_core::target::Target;
+    use tilecast_tpu::lower::lower;
+
+    use super::*;
+    use crate::grid::Scalars;
+    use crate::judge::{Judged, cores, judge, judge_again};
+    use crate::reuse::Schedules;
+    use crate::schedule::Machine;
+
+    /// The first kernel of a pass as a whole, and from its parts.
+    fn both(target: &str, dtype: DType, [b, h, v]: [usize; 3], vocab: usize) -> Vec<[Judged; 2]> {
+        let target = Target::by_name(target).unwrap();
+        let problem = LinearCe::new(4096, 1024, vocab, dtype, Options::default()).unwrap();
+        let blocks = Blocks { b, h, v };
+        let schedule = Schedule {
+            forward: blocks,
+            backward: blocks,
+            strategy: Strategy::Combined,
+            chunk_columns: v,
+            cores: target.cores_per_device(),
+            rows_per_sub_tile: 128,
+        };
+        let programs = [problem.forward(&schedule), problem.backward(&schedule)];
+        let judged = programs.into_iter().map(|program| {
+            let program = program.unwrap();
+            let kernel = &program.launches()[0].0.kernel;
+            let products = F32Products::Rounded;
+            let scalars = Scalars::default();
+            let limit = Some(target.vmem_usable_bytes.value);
+            let whole = lower(kernel, products).unwrap();
+            let parts = Parts::of(kernel, products).unwrap();
+            let (module, rest) = (parts.module, parts.rest.unwrap());
+            assert!(module.op_count() < whole.op_count());
+            let mut schedules = Schedules::new(Machine::new(target));
+            let (cores, rest) = (cores(target), Some(&rest));
+            [
+                judge(&whole, target, &scalars, limit).unwrap(),
+                judge_again(&module, rest, cores, &scalars, limit, &mut schedules).unwrap(),
+            ]
+        });
+        judged.collect()
+    }
+
+    #[test]
+    fn few_sub_tiles_tell_the_cycles_of_many() {
+        for (target, dtype, blocks, vocab) in [
+            ("v5e", DType::Bf16, [1024, 512, 512], 4096),
+            ("v5p", DType::F32, [1024, 256, 512], 5000),
+            ("v6e", DType::Bf16, [2048, 1024, 256], 5000),
+            ("v7x", DType::F32, [1024, 512, 256], 4096),
+        ] {
+            for [whole, parts] in both(target, dtype, blocks, vocab) {
+                let cycles = |judged: &Judged| judged.time.as_ref().unwrap().estimate.compute;
+                let (expected, found) = (cycles(&whole), cycles(&parts));
+                assert!(
+                    (found / expected - 1.0).abs() < 0.02,
+                    "{target} {blocks:?}: {found} instead of {expected}"
+                );
+                let bytes = |judged: &Judged| judged.time.as_ref().unwrap().estimate.loaded_bytes;
+                assert_eq!(bytes(&parts), bytes(&whole));
+            }
+        }
+    }
+}

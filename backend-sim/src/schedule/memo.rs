@@ -265,3 +265,60 @@ fn is_local(name: &str) -> bool {
     let others = ["tpu.enqueue", "tpu.wait", "tpu.sem", "memref.alloc"];
     !others.iter().any(|prefix| name.starts_with(prefix))
 }
+
+#[cfg(test)]
+mod tests {
+    use tilecast_core::DType;
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
+    use tilecast_core::program::Kernel;
+    use tilecast_core::target::Target;
+    use tilecast_tpu::lower::{F32Products, lower};
+
+    use super::super::{Machine, schedule_grid};
+    use super::*;
+    use crate::grid::{Grid, Scalars};
+    use crate::signature::Signature;
+
+    #[test]
+    fn what_is_remembered_is_what_would_be_made() {
+        let target = Target::by_name("v5e").unwrap();
+        let machine = Machine::new(target);
+        let shared = Memo::default();
+        let mut alone = 0;
+        for (h, v, vocab) in [(256, 256, 2048), (256, 256, 2000), (512, 256, 2000)] {
+            let options = Options::default();
+            let problem = LinearCe::new(1024, 1024, vocab, DType::Bf16, options).unwrap();
+            for strategy in Strategy::ALL {
+                let blocks = Blocks { b: 256, h, v };
+                let schedule = Schedule {
+                    forward: blocks,
+                    backward: blocks,
+                    strategy,
+                    chunk_columns: 2 * v,
+                    cores: 1,
+                    rows_per_sub_tile: 128,
+                };
+                let program = problem.backward(&schedule).unwrap();
+                for (launch, _) in program.launches() {
+                    let module = lower(&launch.kernel, F32Products::default()).unwrap();
+                    let signature = Signature::read(&module).unwrap();
+                    let scalars = Scalars::default();
+                    let grid = Grid::new(&module, &signature, &scalars, 1).unwrap();
+                    let made = |memo: &Memo| {
+                        schedule_grid(&module, &machine, &signature, &grid, &scalars, memo).unwrap()
+                    };
+                    let memo = Memo::default();
+                    assert_eq!(
+                        made(&shared),
+                        made(&memo),
+                        "{}",
+                        launch.kernel.spec().name()
+                    );
+                    alone += memo.blocks.borrow().len();
+                }
+            }
+        }
+        let together = shared.blocks.borrow().len();
+        assert!(together < alone / 2, "{together} blocks of {alone}");
+    }
+}

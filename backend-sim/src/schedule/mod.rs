@@ -22,9 +22,9 @@ use tilecast_tpu::mosaic::{Module, TypeKind};
 use crate::grid::{Grid, GridError, Scalars};
 use crate::signature::{Signature, SignatureError};
 
-pub use unit::{Machine, Unit};
 pub(crate) use memo::Memo;
 use memo::Runs;
+pub use unit::{Machine, Unit};
 use usage::Usage;
 use walk::Walk;
 

@@ -12,7 +12,7 @@ use super::unit::{Machine, Unit};
 const BUCKET: f64 = 4.0;
 
 /// Most buckets. Where a block is longer, pairs of them become one.
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = 1024;
 
 /// Slots taken in a block.
 #[derive(Debug)]

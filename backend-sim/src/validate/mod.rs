@@ -26,10 +26,10 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, Scalars};
 use crate::judge::{JudgeError, Judged, judge_again};
-use crate::reuse::Schedules;
 use crate::kernel::core_bytes_per_s;
 use crate::memory::VmemLedger;
 use crate::pipeline::Pipeline;
+use crate::reuse::Schedules;
 use crate::schedule::{Machine, Memo, Unit, schedule_grid};
 use crate::signature::Signature;
 

@@ -64,9 +64,10 @@ impl Walk<'_> {
     fn places(&self, op: Op, to: &mut impl Hasher) {
         let operands = self.module.operands(op);
         let is_memory = |value: &_| self.module.value_kind(*value).shape().is_some();
-        if !operands.iter().any(|value| {
-            matches!(self.known[value.index()], Known::Memory(_)) && is_memory(value)
-        }) {
+        if !operands
+            .iter()
+            .any(|value| matches!(self.known[value.index()], Known::Memory(_)) && is_memory(value))
+        {
             return;
         }
         for value in operands {
