@@ -13,6 +13,7 @@ use tilecast_core::kernels::linear_ce::{Blocks, Schedule, Strategy};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
+use crate::memory::MARGIN_BYTES;
 use crate::op::{Request, SimError, rows_per_sub_tile};
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
@@ -27,10 +28,6 @@ pub struct Choice {
     /// The prediction for it.
     pub row: Row,
 }
-
-/// The most that the compiler used beyond the prediction, spills of registers included, is 3.4 MiB: 1,382
-/// kernels of this op on the five targets, bf16 and f32, exact and rounded products (libtpu 0.0.51).
-const MARGIN_BYTES: u64 = 4 << 20;
 
 /// Cycles of one pass of the largest exact f32 product in a forward pass.
 const EXACT_PRODUCT_CYCLES: usize = 4096;
@@ -68,13 +65,14 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
     if suitable.is_empty() { plans } else { suitable }
 }
 
-/// Chooses the best blocks that leave room for the error of the prediction. `plan` makes the request and the candidates
-/// for a limit in bytes; `limit_bytes` is what the kernels may use, by default all they need.
+/// Chooses the best blocks that leave room for the error of the prediction; if there are none, the best. `plan` makes
+/// the request and the candidates for a limit in bytes; `limit_bytes` is what the kernels may use, by default all they
+/// need.
 ///
 /// # Errors
 /// Those of `plan` and of [`tune::best`].
 pub fn choose<E: From<SimError>>(
-    plan: impl FnOnce(u64) -> Result<(Request, Space), E>,
+    plan: impl Fn(u64) -> Result<(Request, Space), E>,
     target: &'static Target,
     limit_bytes: Option<u64>,
     dtype: DType,
@@ -87,19 +85,21 @@ pub fn choose<E: From<SimError>>(
         Some(_) => most.saturating_sub(MARGIN_BYTES).max(most / 4),
         None => default.min(most.saturating_sub(MARGIN_BYTES)),
     };
-    let (request, space) = plan(for_blocks)?;
-    let request = request.products(products);
-    let best = |space: &Space| -> Result<Row, SimError> {
-        let best = tune::best(&request, space, 1, || ())?;
-        best.rows.into_iter().next().ok_or(SimError::NothingToTry)
-    };
     let exact = (dtype, products) == (DType::F32, F32Products::Exact);
-    let mut row = best(&match exact {
-        true => for_exact_products(&space, target),
-        false => space.clone(),
-    })?;
-    if exact && row.report.verdict != Verdict::Fits {
-        row = best(&space)?;
+    let within = |limit_bytes: u64| -> Result<Row, E> {
+        let (request, space) = plan(limit_bytes)?;
+        let request = request.products(products);
+        if exact {
+            let row = best(&request, &for_exact_products(&space, target))?;
+            if row.report.verdict == Verdict::Fits {
+                return Ok(row);
+            }
+        }
+        Ok(best(&request, &space)?)
+    };
+    let mut row = within(for_blocks)?;
+    if row.report.verdict != Verdict::Fits {
+        row = within(most)?;
     }
     let forward = row.forward.or(row.backward.map(|plan| plan.blocks));
     let backward = row.backward.map(|plan| plan.blocks).or(row.forward);
@@ -131,6 +131,11 @@ pub fn choose<E: From<SimError>>(
         vmem_limit_bytes: wanted.min(most),
         row,
     })
+}
+
+fn best(request: &Request, space: &Space) -> Result<Row, SimError> {
+    let best = tune::best(request, space, 1, || ())?;
+    best.rows.into_iter().next().ok_or(SimError::NothingToTry)
 }
 
 #[cfg(test)]
@@ -178,10 +183,27 @@ mod tests {
 
     #[test]
     fn rounded_products_take_larger_blocks() {
+        // With VMEM for blocks beyond those that exact products are kept to.
         let v5e = Target::by_name("v5e").unwrap();
         let [exact, rounded] = [F32Products::Exact, F32Products::Rounded]
-            .map(|products| macs(chosen(v5e, None, products, None).schedule.forward));
+            .map(|products| macs(chosen(v5e, Some(64 << 20), products, None).schedule.forward));
         assert!(rounded > exact, "{rounded} {exact}");
+    }
+
+    #[test]
+    fn blocks_without_room_are_taken_where_none_leave_it() {
+        let v5e = Target::by_name("v5e").unwrap();
+        let (b, h, v) = (512, 512, 1024);
+        let given = Some(Blocks { b, h, v });
+        let used = (chosen(v5e, None, F32Products::Exact, given).row).vmem_used_bytes;
+        let limit = used.next_multiple_of(1 << 10);
+        let choice = chosen(v5e, Some(limit), F32Products::Exact, given);
+        assert_eq!(choice.row.report.verdict, Verdict::Fits);
+        assert_eq!(choice.vmem_limit_bytes, limit);
+        let short = chosen(v5e, Some(limit - 1024), F32Products::Exact, given);
+        let reason = short.row.report.reason.unwrap();
+        let named = format!("the limit is {}", crate::bytes_text((limit - 1024) as f64));
+        assert!(reason.contains(&named), "{named}: {reason}");
     }
 
     #[test]

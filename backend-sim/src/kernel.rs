@@ -340,7 +340,7 @@ fn kernel<K: Kernel>(
     schedules: &mut Schedules,
 ) -> Result<KernelReport, JudgeError> {
     let spec = launch.kernel.spec();
-    if let Some(judged) = hopeless(spec, target, vmem_limit_bytes)? {
+    if let Some(judged) = without_module(spec, target, vmem_limit_bytes)? {
         let mut report = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
         finish(&mut report, spec, target, iterations * times);
         return Ok(report);
@@ -379,11 +379,12 @@ fn kernel<K: Kernel>(
     Ok(report)
 }
 
-/// What is known without a module of a kernel that needs several times the VMEM there is, `None` of others.
+/// What is known without a module of a kernel that cannot run whatever is in it, `None` of others: the target does
+/// not take its blocks, which may then have no module; or it needs several times the VMEM there is.
 ///
 /// Blocks are unrolled, so the module of a kernel grows with them and may be larger than the memory of this
 /// machine. The factor leaves room for buffers that the compiler finds it does not need.
-fn hopeless(
+fn without_module(
     spec: &KernelSpec,
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
@@ -393,12 +394,17 @@ fn hopeless(
     let is_window = |term: &&Term| term.kind == TermKind::Window;
     let windows = vmem.terms.iter().filter(is_window);
     let bytes = windows.fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
-    Ok((bytes / FACTOR > vmem.capacity_bytes).then(|| Judged {
+    let assumptions = match spec.check_tiling(target) {
+        Err(_) => Vec::new(),
+        Ok(()) if bytes / FACTOR > vmem.capacity_bytes => vec![WINDOWS_ALONE.into()],
+        Ok(()) => return Ok(None),
+    };
+    Ok(Some(Judged {
         vmem,
         steps: spec.steps(),
         cores: 1,
         time: None,
-        assumptions: vec![WINDOWS_ALONE.into()],
+        assumptions,
     }))
 }
 

@@ -23,6 +23,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
+use crate::memory::MARGIN_BYTES;
 use crate::pipeline::devices_per_chip;
 use crate::reuse::Schedules;
 use crate::schedule::Machine;
@@ -219,23 +220,28 @@ impl Request {
         Self { products, ..self }
     }
 
-    /// The same with each kernel allowed the limit that it needs, up to what the target can give.
+    /// The same with each kernel allowed the limit that it needs, [room](MARGIN_BYTES) for more spills than
+    /// predicted included, up to what the target has.
     #[must_use]
     pub const fn raising_limit(self) -> Self {
+        let capacity = self.target.vmem_usable_bytes.value;
         Self {
-            vmem_limit_bytes: Some(self.target.vmem_usable_bytes.value),
+            vmem_limit_bytes: Some(capacity.saturating_sub(MARGIN_BYTES)),
             raises_limit: true,
             ..self
         }
     }
 
     /// The limit to compile kernels with that use at most `used_bytes` of VMEM, bytes: the given or
-    /// the target's default one; where it may be raised, whole KiB.
+    /// the target's default one; where it may be raised, what leaves the room, in whole KiB.
     pub fn limit_for(&self, used_bytes: u64) -> u64 {
         let capacity = self.target.vmem_usable_bytes.value;
         let default = self.target.default_vmem_limit_bytes.value;
         let limit = match (self.raises_limit, self.vmem_limit_bytes) {
-            (true, _) => used_bytes.next_multiple_of(1 << 10).max(default),
+            (true, _) => {
+                let wanted = used_bytes.saturating_add(MARGIN_BYTES).min(capacity);
+                wanted.next_multiple_of(1 << 10).max(default)
+            }
             (false, given) => given.unwrap_or(default),
         };
         limit.min(capacity)

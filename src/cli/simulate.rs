@@ -7,7 +7,7 @@ mod tables;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgMatches, Args as _, Command, FromArgMatches, Id};
+use clap::{ArgMatches, Args as _, Command, FromArgMatches, Id};
 use tilecast::core::target::Target;
 use tilecast::sim::op::{OpReport, PassReport, Request};
 use tilecast::sim::trace::{Process, chrome};
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// What to simulate
-    #[arg(required_unless_present = "mosaic", conflicts_with = "mosaic")]
+    #[arg(conflicts_with = "mosaic")]
     op: Option<Op>,
     /// Simulate the kernel in FILE instead: a Mosaic module as text, in any of its forms
     #[arg(long, value_name = "FILE")]
@@ -85,10 +85,7 @@ impl OptionalProblem {
         let command = ids.into_iter().fold(command, |command, id| {
             command.mut_arg(id, |arg| arg.conflicts_with("mosaic"))
         });
-        let or_mosaic = |arg: Arg| arg.required(false).required_unless_present("mosaic");
-        ["tokens", "hidden", "vocab"]
-            .into_iter()
-            .fold(command, |command, id| command.mut_arg(id, or_mosaic))
+        command.mut_arg("tokens", |arg| arg.required(false))
     }
 }
 
@@ -135,10 +132,18 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         }
         return Ok(outcome(simulation.report.verdict));
     }
-    let (Some(op), Some(problem)) = (args.op, &args.problem.0) else {
-        return Err(CliError::invalid("give an op and its shape, or --mosaic"));
-    };
+    let op = (args.op).ok_or_else(|| {
+        CliError::invalid(
+            "nothing to simulate: give an op and its shape, or a kernel with --mosaic FILE",
+        )
+    })?;
     op.require_head("simulate")?;
+    let Some(problem) = &args.problem.0 else {
+        return Err(CliError::invalid(format_args!(
+            "{} needs a shape: give --tokens",
+            op.name()
+        )));
+    };
     args.given.check(op)?;
     let request = request(problem, args.target, args.vmem_limit_kib)?;
     let space = space(&problem.schedule, &request)?;

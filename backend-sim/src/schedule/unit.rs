@@ -75,7 +75,7 @@ struct Fitted {
 }
 
 /// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each
-/// target (`examples/fit.rs`).
+/// target (`examples/refit.rs`).
 const FITTED: [(&str, Fitted); 5] = [
     (
         "v4",

@@ -136,7 +136,7 @@ fn logits_that_do_not_fit_are_named_with_blocks_that_do() {
     );
     assert_eq!(
         over["hint"],
-        "nearest that fit: --blocks 1024,512,2048 --backward-blocks 1024,512,1024"
+        "nearest that fit: --blocks 1024,512,1024 --backward-blocks 512,512,2048"
     );
     assert!(over["total"]["time_s"].is_null());
 }

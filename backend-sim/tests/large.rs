@@ -1,0 +1,59 @@
+//! How far the model is from the schedules that the TPU compiler makes of this library's kernels at shapes of
+//! training. The points that figures are fitted to are smaller; nothing was fitted to these.
+
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options};
+use tilecast_core::target::Target;
+use tilecast_sim::op::{BackwardPlan, Request};
+use tilecast_sim::pipeline::devices_per_chip;
+
+const MEASURED: &str = include_str!("data/large_cycles.csv");
+
+/// Of a line, cycles and used VMEM: the model's over the compiler's.
+fn ratios(line: &str) -> [f64; 2] {
+    let fields: Vec<&str> = line.split(',').collect();
+    let size = |i: usize| fields[i].parse::<usize>().unwrap();
+    let target = Target::by_name(fields[6]).unwrap();
+    let tokens = 8192 * devices_per_chip(target);
+    let [hidden, vocab] = [size(1), size(2)];
+    let problem = LinearCe::new(tokens, hidden, vocab, DType::Bf16, Options::default()).unwrap();
+    let whole_vmem = Some(target.vmem_usable_bytes.value);
+    let request = Request::new(problem, target, 1, whole_vmem).unwrap();
+    let blocks = Blocks {
+        b: size(3),
+        h: size(4),
+        v: size(5),
+    };
+    let pass = match fields[0] {
+        "forward" => request.forward(blocks),
+        "backward" => request.backward(BackwardPlan {
+            blocks,
+            chunk_columns: None,
+        }),
+        other => panic!("no pass `{other}`"),
+    };
+    let kernel = pass.unwrap().kernels.remove(0);
+    [
+        kernel.prediction.unwrap().cycles_per_core / size(7) as f64,
+        kernel.vmem.used_bytes() as f64 / size(8) as f64,
+    ]
+}
+
+#[test]
+fn schedules_of_large_kernels_are_near_the_compilers() {
+    let lines: Vec<&str> = (MEASURED.lines())
+        .filter(|line| line.starts_with("forward") || line.starts_with("backward"))
+        .collect();
+    assert_eq!(lines.len(), 32);
+    let mut error = 0.0;
+    for line in &lines {
+        let [cycles, used] = ratios(line);
+        assert!(
+            (0.75..1.15).contains(&cycles),
+            "{line}: {cycles:.3} of the cycles"
+        );
+        assert!((0.9..1.2).contains(&used), "{line}: {used:.3} of the bytes");
+        error += (cycles - 1.0).abs() / lines.len() as f64;
+    }
+    assert!(error < 0.05, "mean error of the cycles: {error:.3}");
+}
