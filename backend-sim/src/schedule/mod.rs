@@ -159,6 +159,9 @@ impl KernelSchedule {
         if self.windows == 0 {
             return 0.0;
         }
+        if self.kinds.iter().map(|kind| kind.times).sum::<u64>() == 1 {
+            return SINGLE_STEP_CYCLES;
+        }
         (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
@@ -174,6 +177,9 @@ impl KernelSchedule {
             .fold(0.0, f64::max)
     }
 }
+
+/// Cycles around the body of a kernel of one step, which needs no pipeline.
+const SINGLE_STEP_CYCLES: f64 = 16.0;
 
 /// The schedule of the kernel of `module`, nothing known of its prefetched scalars.
 ///
@@ -219,7 +225,9 @@ pub fn schedule_grid(
         }
         Ok(KernelSchedule {
             kinds,
-            windows: signature.operands.len(),
+            windows: (signature.operands.iter())
+                .filter(|operand| operand.window.is_some())
+                .count(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
             dropped: scratch.iter().copied().filter(|&i| !read[i]).collect(),
