@@ -88,18 +88,31 @@ impl Block<'_> {
         let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
         let shared = (tiles / units).ceil() * units / tiles;
         let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
-        let sums = match machine.accumulates() {
-            true => 0.0,
-            false => p.passes * k_tiles as f64 - 1.0,
+        let parts_of_k = k_tiles as f64 * p.passes;
+        // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
+        let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
+        let accumulates = machine.accumulates() && !narrow;
+        // A single column of blocks is shared by the units along the contraction if there are rows enough.
+        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS {
+            true => units.min(parts_of_k),
+            false => 1.0,
         };
-        let pops = match machine.accumulates() {
-            true => 1.0,
-            false if lane_tiles > 1 && p.n <= 128 && p.k > 128 => 2.0 * p.passes * k_tiles as f64,
-            false => p.passes * k_tiles as f64,
+        let pops = match accumulates {
+            true => split,
+            false if narrow => 2.0 * parts_of_k,
+            false => parts_of_k,
+        };
+        let sums = match (accumulates, machine.accumulates()) {
+            (false, false) => parts_of_k - 1.0,
+            _ => pops - 1.0,
+        };
+        let at_once = match accumulates {
+            true => copies * split,
+            false => copies * parts_of_k,
         };
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
-        let rounds = (k_tiles as f64 * p.passes / units).ceil();
-        let waits = rounds > 1.0 && !machine.accumulates();
+        let rounds = (parts_of_k / units).ceil();
+        let waits = rounds > 1.0 && !accumulates;
         let room = match self.results.len().checked_sub(AHEAD) {
             Some(i) => self.account.dead(&self.results[i]),
             None => 0.0,
@@ -151,10 +164,10 @@ impl Block<'_> {
                 let rows = [from, to.max(from + 1)];
                 let there = self.ready(lhs, rows, [0, 1]);
                 let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
-                let mut span =
-                    self.timeline
-                        .take(Unit::Mxu, start.max(there), blocks * stream * part);
-                span.end = span.end.max(whole);
+                let rows_streamed = blocks * stream * part;
+                let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
+                let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
+                span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
                 let arrives = span.end + machine.matmul_latency;
                 let n = group.registers();
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
@@ -306,6 +319,9 @@ impl Block<'_> {
 
 /// Products that run ahead of what reads the first of their results.
 const AHEAD: usize = 4;
+
+/// Rows from which the accumulating units share a single column of blocks.
+const SPLIT_ROWS: usize = 256;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;
