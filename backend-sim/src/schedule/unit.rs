@@ -264,9 +264,10 @@ impl Machine {
         }
     }
 
-    /// Vector operations for each packed register of weights from memory whose halves are loaded apart.
-    pub fn combined_weights(&self, n: usize) -> f64 {
-        f64::from(u8::from(self.new_units() && n >= 1024))
+    /// Vector operations for each packed register of an operand of a product whose rows in memory are
+    /// this long: the halves of a tile that lie far apart are loaded by themselves and combined.
+    pub fn combined_halves(&self, columns: i64) -> f64 {
+        f64::from(u8::from(self.new_units() && columns >= 1024))
     }
 
     /// Whether the left operand of a product, read from memory, stays in registers for all columns.

@@ -42,8 +42,8 @@ impl Block<'_> {
         let half = dim > 128 && p.k <= 128 && p.n <= 128;
         let rows_per_op = if half { 2 * rows_per_op } else { rows_per_op };
         let stream = p.m.div_ceil(rows_per_op) as f64 * hold;
-        let packed_weights = rhs.bits == 16 || (p.passes == 1.0 && machine.packs_weights());
-        let (push_rows, push) = match packed_weights {
+        let packs = rhs.bits == 32 && p.passes == 1.0 && machine.packs_weights();
+        let (push_rows, push) = match rhs.bits == 16 || packs {
             true => (16, target.matpush_bf16_cycles.value as f64),
             false => (8, target.matpush_f32_cycles.value as f64),
         };
@@ -54,15 +54,21 @@ impl Block<'_> {
             1.0
         };
         let lane_tiles = dim / 128;
-        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / lane_tiles as f64;
+        // Two squares along the contraction share a push where the unit is twice as wide as the weights,
+        // unless rows are transposed on their way.
+        let wide = match p.transpose_lhs && p.n <= 128 {
+            true => 1,
+            false => lane_tiles,
+        };
+        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / wide as f64;
         let squares = p.k.div_ceil(128) as f64;
         let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers.
         let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
-        let combined = match rhs.loads.is_some() && rhs.bits == 16 {
-            true => machine.combined_weights(p.n),
+        let packed_weights = match packs {
+            true => 0.5 * (rhs.registers() as f64),
             false => 0.0,
         };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
@@ -129,10 +135,9 @@ impl Block<'_> {
                     self.ready(rhs, [a, b], [0, 1])
                 }
             };
-            let packed = p.k.div_ceil(16) as f64 * size as f64;
-            let weights = self
-                .timeline
-                .take(Unit::Valu, weights, combined * packed)
+            let part_of_n = size as f64 / out.columns.registers as f64;
+            let weights = (self.timeline)
+                .take(Unit::Valu, weights, packed_weights * part_of_n)
                 .start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
             let pushed = (self.timeline).take(
