@@ -60,7 +60,11 @@ impl Block<'_> {
             true => 1,
             false => lane_tiles,
         };
-        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / wide as f64;
+        let slow = match rhs.bits == 32 && !packs && !p.transpose_rhs {
+            true => machine.unpacked_push(),
+            false => 1.0,
+        };
+        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed * slow / wide as f64;
         let squares = p.k.div_ceil(128) as f64;
         let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
@@ -244,7 +248,8 @@ impl Block<'_> {
         if p.transpose_lhs {
             // f32 operands of a single pass are packed first.
             let packed = match (bf16, exact, self.machine.new_units()) {
-                (true, _, false) | (false, false, true) => 0.5,
+                (true, _, false) => self.machine.pair_transposes(lhs.columns.registers),
+                (false, false, true) => 0.5,
                 (false, false, false) => self.machine.packed_transposes(),
                 _ => 1.0,
             };
