@@ -160,7 +160,8 @@ impl KernelSchedule {
             return 0.0;
         }
         if self.kinds.iter().map(|kind| kind.times).sum::<u64>() == 1 {
-            return SINGLE_STEP_CYCLES;
+            // Nothing runs ahead: copies are started and waited for.
+            return (windows - 1.0) * window;
         }
         (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
@@ -177,9 +178,6 @@ impl KernelSchedule {
             .fold(0.0, f64::max)
     }
 }
-
-/// Cycles around the body of a kernel of one step, which needs no pipeline.
-const SINGLE_STEP_CYCLES: f64 = 16.0;
 
 /// The schedule of the kernel of `module`, nothing known of its prefetched scalars.
 ///
