@@ -148,8 +148,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The steps of the first of `cores` cores, which has as many as any other: the outermost
-    /// parallel axis is dealt to the cores.
+    /// The steps of the first of `cores` cores, which has as many as any other: a parallel axis is dealt to
+    /// the cores.
     ///
     /// # Errors
     /// A grid of too many axes or steps, scalars that do not fit.
@@ -163,9 +163,9 @@ impl Grid {
         let mut bounds = bounds(signature, scalars, &mut assumptions)?;
         let whole = bounds.clone();
         let mut busy = 1;
-        if let Some(axis) = split_axis(signature, &bounds) {
+        let cores = i64::try_from(cores.max(1)).unwrap_or(i64::MAX);
+        if let Some(axis) = split_axis(signature, &bounds, cores) {
             let all = bounds[axis];
-            let cores = i64::try_from(cores.max(1)).unwrap_or(i64::MAX);
             bounds[axis] = all / cores + i64::from(all % cores != 0);
             busy = all / bounds[axis] + i64::from(all % bounds[axis] != 0);
         }
@@ -309,10 +309,14 @@ pub(crate) fn dependents(module: &Module, function: Op, seeds: &[Value]) -> Vec<
     program::dependents(module, function, seeds)
 }
 
-/// The outermost axis of several steps that may be dealt to cores.
-fn split_axis(signature: &Signature, bounds: &[i64]) -> Option<usize> {
+/// The axis that is dealt to cores. The compiler deals the steps of all parallel axes together, so that is the
+/// outermost that leaves no core with more steps than another; if none does, the outermost of several.
+fn split_axis(signature: &Signature, bounds: &[i64], cores: i64) -> Option<usize> {
     let parallel = signature.parallel();
-    (0..bounds.len()).find(|&axis| parallel.get(axis) == Some(&true) && bounds[axis] > 1)
+    let several = || {
+        (0..bounds.len()).filter(|&axis| parallel.get(axis) == Some(&true) && bounds[axis] > 1)
+    };
+    (several().find(|&axis| bounds[axis] % cores == 0)).or_else(|| several().next())
 }
 
 fn bounds(

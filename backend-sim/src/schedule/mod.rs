@@ -162,6 +162,10 @@ impl KernelSchedule {
         if self.windows == 0 {
             return 0.0;
         }
+        if self.kinds.iter().map(|kind| kind.times).sum::<u64>() == 1 {
+            // Nothing runs ahead: copies are started and waited for.
+            return (windows - 1.0) * window;
+        }
         (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
@@ -224,7 +228,9 @@ pub(crate) fn schedule_grid(
         }
         Ok(KernelSchedule {
             kinds,
-            windows: signature.operands.len(),
+            windows: (signature.operands.iter())
+                .filter(|operand| operand.window.is_some())
+                .count(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
             dropped: scratch.iter().copied().filter(|&i| !read[i]).collect(),

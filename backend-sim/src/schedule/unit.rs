@@ -80,101 +80,101 @@ const FITTED: [(&str, Fitted); 5] = [
     (
         "v4",
         Fitted {
-            valu_slots: 1.98,
-            eup_slots: 0.50,
-            pop_slots: 1.80,
-            xlu_slots: 1.88,
-            load_slots: 0.96,
+            valu_slots: 1.70,
+            eup_slots: 0.20,
+            pop_slots: 1.82,
+            xlu_slots: 2.00,
+            load_slots: 1.00,
             store_slots: 1.00,
             valu_latency: 0.26,
-            load_latency: 1.95,
-            eup_latency: 12.96,
-            reduce_latency: 98.52,
-            transpose_latency: 89.46,
-            matmul_latency: 83.00,
-            region_cycles: 16.09,
-            step_cycles: [-50.07, 19.00, 26.06, 7.00],
+            load_latency: 2.98,
+            eup_latency: 5.93,
+            reduce_latency: 61.26,
+            transpose_latency: 121.91,
+            matmul_latency: 33.22,
+            region_cycles: 20.11,
+            step_cycles: [-36.20, 17.50, 29.50, 7.10],
             spill_cycles: 0.00,
         },
     ),
     (
         "v5e",
         Fitted {
-            valu_slots: 3.92,
-            eup_slots: 1.00,
-            pop_slots: 1.80,
+            valu_slots: 3.69,
+            eup_slots: 0.36,
+            pop_slots: 2.00,
             xlu_slots: 2.91,
-            load_slots: 2.91,
+            load_slots: 3.00,
             store_slots: 1.00,
-            valu_latency: 0.47,
-            load_latency: 1.62,
-            eup_latency: 1.79,
-            reduce_latency: 103.96,
-            transpose_latency: 136.96,
+            valu_latency: 0.12,
+            load_latency: 1.78,
+            eup_latency: 1.45,
+            reduce_latency: 109.94,
+            transpose_latency: 157.50,
             matmul_latency: 125.00,
             region_cycles: 19.18,
-            step_cycles: [-31.47, 15.00, 20.40, 3.00],
-            spill_cycles: 0.05,
+            step_cycles: [-9.00, 5.10, 23.70, 7.10],
+            spill_cycles: 0.00,
         },
     ),
     (
         "v5p",
         Fitted {
-            valu_slots: 4.00,
+            valu_slots: 3.92,
             eup_slots: 1.00,
-            pop_slots: 1.87,
+            pop_slots: 1.97,
             xlu_slots: 3.00,
-            load_slots: 2.95,
+            load_slots: 3.00,
             store_slots: 1.00,
-            valu_latency: 0.01,
-            load_latency: 2.70,
-            eup_latency: 3.91,
-            reduce_latency: 156.78,
-            transpose_latency: 132.90,
-            matmul_latency: 125.00,
-            region_cycles: 18.04,
-            step_cycles: [-41.78, 25.48, 26.53, 9.00],
+            valu_latency: 0.51,
+            load_latency: 2.29,
+            eup_latency: 4.89,
+            reduce_latency: 133.72,
+            transpose_latency: 169.45,
+            matmul_latency: 118.83,
+            region_cycles: 16.96,
+            step_cycles: [-26.23, 23.90, 25.80, 8.40],
             spill_cycles: 0.00,
         },
     ),
     (
         "v6e",
         Fitted {
-            valu_slots: 3.50,
-            eup_slots: 1.00,
-            pop_slots: 1.39,
-            xlu_slots: 1.94,
-            load_slots: 2.19,
-            store_slots: 1.86,
-            valu_latency: 0.04,
-            load_latency: 0.45,
-            eup_latency: 1.65,
-            reduce_latency: 185.32,
-            transpose_latency: 3.13,
-            matmul_latency: 178.56,
-            region_cycles: 18.14,
-            step_cycles: [-16.40, 18.00, 25.30, 8.00],
+            valu_slots: 3.38,
+            eup_slots: 0.56,
+            pop_slots: 1.50,
+            xlu_slots: 1.88,
+            load_slots: 3.00,
+            store_slots: 2.00,
+            valu_latency: 0.03,
+            load_latency: 0.17,
+            eup_latency: 0.70,
+            reduce_latency: 182.12,
+            transpose_latency: 6.88,
+            matmul_latency: 182.13,
+            region_cycles: 11.90,
+            step_cycles: [-6.50, 16.10, 23.06, 11.30],
             spill_cycles: 0.00,
         },
     ),
     (
         "v7x",
         Fitted {
-            valu_slots: 3.96,
+            valu_slots: 3.45,
             eup_slots: 1.00,
-            pop_slots: 1.94,
-            xlu_slots: 1.71,
-            load_slots: 2.70,
-            store_slots: 1.80,
-            valu_latency: 5.12,
-            load_latency: 1.47,
-            eup_latency: 3.13,
-            reduce_latency: 176.17,
+            pop_slots: 1.36,
+            xlu_slots: 2.00,
+            load_slots: 2.02,
+            store_slots: 2.00,
+            valu_latency: 6.56,
+            load_latency: 1.60,
+            eup_latency: 5.93,
+            reduce_latency: 172.65,
             transpose_latency: 0.58,
-            matmul_latency: 135.00,
-            region_cycles: 24.00,
-            step_cycles: [19.55, 25.00, 31.29, 4.00],
-            spill_cycles: 0.03,
+            matmul_latency: 139.05,
+            region_cycles: 15.44,
+            step_cycles: [2.06, 21.75, 36.12, 8.70],
+            spill_cycles: 0.00,
         },
     ),
 ];
@@ -264,9 +264,10 @@ impl Machine {
         }
     }
 
-    /// Vector operations for each packed register of weights from memory whose halves are loaded apart.
-    pub fn combined_weights(&self, n: usize) -> f64 {
-        f64::from(u8::from(self.new_units() && n >= 1024))
+    /// Vector operations for each packed register of an operand of a product whose rows in memory are
+    /// this long: the halves of a tile that lie far apart are loaded by themselves and combined.
+    pub fn combined_halves(&self, columns: i64) -> f64 {
+        f64::from(u8::from(self.new_units() && columns >= 1024))
     }
 
     /// Whether the left operand of a product, read from memory, stays in registers for all columns.
@@ -304,9 +305,27 @@ impl Machine {
         }
     }
 
+    /// How much longer f32 weights keep the units than their pushes take: products whose pushes take as
+    /// long as their rows are that much slower on v6e.
+    pub fn unpacked_push(&self) -> f64 {
+        match self.target.generation {
+            Generation::V6e => 1.6,
+            _ => 1.0,
+        }
+    }
+
     /// Whether f32 weights of a single pass are packed before they are pushed.
     pub fn packs_weights(&self) -> bool {
         matches!(self.target.generation, Generation::V4 | Generation::V7x)
+    }
+
+    /// Transpositions for each packed register of this many side by side: two columns of registers go
+    /// through a unit at once, for a ninth cycle on v5.
+    pub fn pair_transposes(&self, columns: usize) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 0.5,
+            _ => columns.div_ceil(2) as f64 / columns as f64 * 9.0 / 8.0,
+        }
     }
 
     /// Transpositions for each f32 register that is packed to bf16 on the way.

@@ -7,6 +7,9 @@ use super::super::unit::Unit;
 use super::super::vector::{Group, Vector};
 use super::Block;
 
+/// Cycles from a vector operation to the next of a chain of them.
+const DEPENDENT: f64 = 2.0;
+
 impl Block<'_> {
     /// A reduction along lanes: columns are combined first, then each register across its lanes.
     pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
@@ -43,7 +46,8 @@ impl Block<'_> {
     pub(crate) fn reduce_rows(&mut self, input: &Vector, rows: usize) -> Vector {
         let mut out = Vector::new(rows, input.columns.registers, input.bits, 0.0);
         let per = input.rows.registers.div_ceil(rows);
-        // Rows are added in the order in which they come, all columns at once.
+        // Rows are added in the order in which they come, all columns at once. Each sum is a chain.
+        let mut begun = vec![f64::INFINITY; out.ready.len()];
         for r in 0..input.rows.groups() {
             let (from, to) = (
                 r * input.rows.step,
@@ -60,15 +64,18 @@ impl Block<'_> {
                     rows: end - row,
                     ..group
                 };
+                let there = self.ready(input, part.row_range(), part.column_range());
+                begun[group.index] = begun[group.index].min(there);
                 let span = self.combine(input, &part, part.registers());
                 out.ready[group.index] = out.ready[group.index].max(span.end);
             }
         }
         for group in out.groups() {
-            let ready = out.ready[group.index];
+            let chain = begun[group.index] + DEPENDENT * per as f64;
+            let ready = out.ready[group.index].max(chain);
             let n = group.registers();
             let span = self.timeline.take(Unit::Valu, ready, n * 5.0);
-            out.ready[group.index] = span.end + 6.0 * self.machine.valu_latency;
+            out.ready[group.index] = span.end.max(ready + 6.0 * DEPENDENT);
         }
         self.hold(&mut out);
         out

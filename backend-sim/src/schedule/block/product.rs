@@ -42,8 +42,8 @@ impl Block<'_> {
         let half = dim > 128 && p.k <= 128 && p.n <= 128;
         let rows_per_op = if half { 2 * rows_per_op } else { rows_per_op };
         let stream = p.m.div_ceil(rows_per_op) as f64 * hold;
-        let packed_weights = rhs.bits == 16 || (p.passes == 1.0 && machine.packs_weights());
-        let (push_rows, push) = match packed_weights {
+        let packs = rhs.bits == 32 && p.passes == 1.0 && machine.packs_weights();
+        let (push_rows, push) = match rhs.bits == 16 || packs {
             true => (16, target.matpush_bf16_cycles.value as f64),
             false => (8, target.matpush_f32_cycles.value as f64),
         };
@@ -54,15 +54,25 @@ impl Block<'_> {
             1.0
         };
         let lane_tiles = dim / 128;
-        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed / lane_tiles as f64;
+        // Two squares along the contraction share a push where the unit is twice as wide as the weights,
+        // unless rows are transposed on their way.
+        let wide = match p.transpose_lhs && p.n <= 128 {
+            true => 1,
+            false => lane_tiles,
+        };
+        let slow = match rhs.bits == 32 && !packs && !p.transpose_rhs {
+            true => machine.unpacked_push(),
+            false => 1.0,
+        };
+        let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed * slow / wide as f64;
         let squares = p.k.div_ceil(128) as f64;
         let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers.
         let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
-        let combined = match rhs.loads.is_some() && rhs.bits == 16 {
-            true => machine.combined_weights(p.n),
+        let packed_weights = match packs {
+            true => 0.5 * (rhs.registers() as f64),
             false => 0.0,
         };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
@@ -88,18 +98,31 @@ impl Block<'_> {
         let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
         let shared = (tiles / units).ceil() * units / tiles;
         let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
-        let sums = match machine.accumulates() {
-            true => 0.0,
-            false => p.passes * k_tiles as f64 - 1.0,
+        let parts_of_k = k_tiles as f64 * p.passes;
+        // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
+        let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
+        let accumulates = machine.accumulates() && !narrow;
+        // A single column of blocks is shared by the units along the contraction if there are rows enough.
+        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS {
+            true => units.min(parts_of_k),
+            false => 1.0,
         };
-        let pops = match machine.accumulates() {
-            true => 1.0,
-            false if lane_tiles > 1 && p.n <= 128 && p.k > 128 => 2.0 * p.passes * k_tiles as f64,
-            false => p.passes * k_tiles as f64,
+        let pops = match accumulates {
+            true => split,
+            false if narrow => 2.0 * parts_of_k,
+            false => parts_of_k,
+        };
+        let sums = match (accumulates, machine.accumulates()) {
+            (false, false) => parts_of_k - 1.0,
+            _ => pops - 1.0,
+        };
+        let at_once = match accumulates {
+            true => copies * split,
+            false => copies * parts_of_k,
         };
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
-        let rounds = (k_tiles as f64 * p.passes / units).ceil();
-        let waits = rounds > 1.0 && !machine.accumulates();
+        let rounds = (parts_of_k / units).ceil();
+        let waits = rounds > 1.0 && !accumulates;
         let room = match self.results.len().checked_sub(AHEAD) {
             Some(i) => self.account.dead(&self.results[i]),
             None => 0.0,
@@ -116,10 +139,9 @@ impl Block<'_> {
                     self.ready(rhs, [a, b], [0, 1])
                 }
             };
-            let packed = p.k.div_ceil(16) as f64 * size as f64;
-            let weights = self
-                .timeline
-                .take(Unit::Valu, weights, combined * packed)
+            let part_of_n = size as f64 / out.columns.registers as f64;
+            let weights = (self.timeline)
+                .take(Unit::Valu, weights, packed_weights * part_of_n)
                 .start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
             let pushed = (self.timeline).take(
@@ -151,10 +173,10 @@ impl Block<'_> {
                 let rows = [from, to.max(from + 1)];
                 let there = self.ready(lhs, rows, [0, 1]);
                 let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
-                let mut span =
-                    self.timeline
-                        .take(Unit::Mxu, start.max(there), blocks * stream * part);
-                span.end = span.end.max(whole);
+                let rows_streamed = blocks * stream * part;
+                let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
+                let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
+                span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
                 let arrives = span.end + machine.matmul_latency;
                 let n = group.registers();
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
@@ -226,7 +248,8 @@ impl Block<'_> {
         if p.transpose_lhs {
             // f32 operands of a single pass are packed first.
             let packed = match (bf16, exact, self.machine.new_units()) {
-                (true, _, false) | (false, false, true) => 0.5,
+                (true, _, false) => self.machine.pair_transposes(lhs.columns.registers),
+                (false, false, true) => 0.5,
                 (false, false, false) => self.machine.packed_transposes(),
                 _ => 1.0,
             };
@@ -306,6 +329,9 @@ impl Block<'_> {
 
 /// Products that run ahead of what reads the first of their results.
 const AHEAD: usize = 4;
+
+/// Rows from which the accumulating units share a single column of blocks.
+const SPLIT_ROWS: usize = 256;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;

@@ -162,6 +162,10 @@ impl Walk<'_> {
             true => self.machine.half_tile_loads(),
             false => (1.0, 0.0),
         };
+        let valu = match packed && self.usage.products_only(result) {
+            true => valu + self.machine.combined_halves(*shape.last().unwrap_or(&1)),
+            false => valu,
+        };
         self.reads(view.root);
         self.set(op, out.in_memory(Fetch { ready, loads, valu }));
     }
