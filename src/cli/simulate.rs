@@ -8,10 +8,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Id};
+use tilecast::Strategy;
 use tilecast::core::target::Target;
-use tilecast::sim::op::{OpReport, PassReport, Request};
+use tilecast::sim::op::{OpReport, PassReport, Request, SimError};
 use tilecast::sim::trace::{Process, chrome};
-use tilecast::sim::tune::{Row, best, nearest_fit};
+use tilecast::sim::tune::{Row, Space, best, nearest_fit};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
@@ -20,7 +21,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, time_text,
+    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
+    time_text,
 };
 use tables::{Shown, bar};
 
@@ -151,7 +153,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
-    let simulation = Simulation::new(op, &request, row)?;
+    let strategies = strategies(&problem.schedule);
+    let simulation = Simulation::new(op, &request, row, &strategies)?;
     write(&|| simulation.trace())?;
     match args.json {
         true => print_json(&simulation.document())?,
@@ -170,7 +173,13 @@ struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    fn new(op: Op, request: &'a Request, row: &'a Row) -> Result<Self, CliError> {
+    /// `strategies` are those that other blocks may have.
+    fn new(
+        op: Op,
+        request: &'a Request,
+        row: &'a Row,
+        strategies: &[Strategy],
+    ) -> Result<Self, CliError> {
         let mut passes = Vec::new();
         if let Some(blocks) = row.forward {
             let report = request.forward(blocks).map_err(CliError::invalid)?;
@@ -181,7 +190,7 @@ impl<'a> Simulation<'a> {
             passes.push(("backward", report));
         }
         let hint = match row.report.verdict {
-            Verdict::VmemOom => hint(request, row).map_err(CliError::invalid)?,
+            Verdict::VmemOom => hint(request, row, strategies)?,
             _ => None,
         };
         Ok(Self {
@@ -327,7 +336,7 @@ impl<'a> Simulation<'a> {
 }
 
 /// For blocks that need too much VMEM, the nearest that do not.
-fn hint(request: &Request, row: &Row) -> Result<Option<String>, tilecast::sim::op::SimError> {
+fn hint(request: &Request, row: &Row, strategies: &[Strategy]) -> Result<Option<String>, SimError> {
     let mut hints = Vec::new();
     if let Some(blocks) = row.forward
         && request.forward(blocks)?.verdict == Verdict::VmemOom
@@ -339,7 +348,15 @@ fn hint(request: &Request, row: &Row) -> Result<Option<String>, tilecast::sim::o
         && request.backward(plan)?.verdict == Verdict::VmemOom
     {
         let nearest = nearest_fit(request, plan.blocks, |blocks| {
-            request.backward(tilecast::sim::op::BackwardPlan { blocks, ..plan })
+            let space = Space::new(request, [false, true], [None, Some(blocks)], strategies);
+            let mut last = Err(SimError::NothingToTry);
+            for &plan in &space.backward {
+                last = request.backward(plan);
+                if matches!(&last, Ok(pass) if pass.verdict == Verdict::Fits) {
+                    break;
+                }
+            }
+            last
         })?;
         hints.extend(nearest.map(|blocks| format!("--backward-blocks {}", blocks_text(blocks))));
     }

@@ -133,7 +133,7 @@ impl Simulation {
             print(reason)?;
         }
         let kernels = [self.shown()];
-        print(tables::tightest(&kernels))?;
+        print(format_args!("{}\n", tables::tightest(&kernels)))?;
         tables::print_kernels(&kernels, None)?;
         print("\nAssumptions")?;
         (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))
