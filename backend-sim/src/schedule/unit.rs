@@ -140,10 +140,10 @@ const FITTED: [(&str, Fitted); 5] = [
     (
         "v6e",
         Fitted {
-            valu_slots: 3.38,
-            eup_slots: 0.56,
-            pop_slots: 1.50,
-            xlu_slots: 1.88,
+            valu_slots: 3.60,
+            eup_slots: 0.80,
+            pop_slots: 1.80,
+            xlu_slots: 2.00,
             load_slots: 3.00,
             store_slots: 2.00,
             valu_latency: 0.03,
@@ -160,11 +160,11 @@ const FITTED: [(&str, Fitted); 5] = [
     (
         "v7x",
         Fitted {
-            valu_slots: 3.45,
+            valu_slots: 4.00,
             eup_slots: 1.00,
-            pop_slots: 1.36,
+            pop_slots: 2.00,
             xlu_slots: 2.00,
-            load_slots: 2.02,
+            load_slots: 3.00,
             store_slots: 2.00,
             valu_latency: 6.56,
             load_latency: 1.60,
@@ -302,6 +302,23 @@ impl Machine {
         match self.target.generation {
             Generation::V4 => 1.0,
             _ => 2.0,
+        }
+    }
+
+    /// Vector operations that pack an f32 register of weights, or its parts.
+    pub fn weight_packs(&self, bits: u32, passes: f64) -> f64 {
+        match (bits, passes > 1.0) {
+            (32, false) if self.packs_weights() => 0.5,
+            (32, true) if self.accumulates() => 2.0,
+            _ => 0.0,
+        }
+    }
+
+    /// Vector operations that pack an f32 register whose rows are transposed.
+    pub fn packed_rows(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 1.5,
+            _ => 0.5,
         }
     }
 

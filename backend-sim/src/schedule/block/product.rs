@@ -3,7 +3,7 @@
 use super::super::timeline::Span;
 use super::super::unit::Unit;
 use super::super::vector::{GROUPS, Group, Vector};
-use super::Block;
+use super::{Block, Cost};
 
 /// What a product does with its operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -71,8 +71,11 @@ impl Block<'_> {
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers.
         let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
-        let packed_weights = match packs {
-            true => 0.5 * (rhs.registers() as f64),
+        let weight_registers = rhs.registers() as f64;
+        let packed_weights = weight_registers * machine.weight_packs(rhs.bits, p.passes);
+        // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
+        let reloaded = match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
+            true => weight_registers,
             false => 0.0,
         };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
@@ -142,6 +145,14 @@ impl Block<'_> {
             let part_of_n = size as f64 / out.columns.registers as f64;
             let weights = (self.timeline)
                 .take(Unit::Valu, weights, packed_weights * part_of_n)
+                .start;
+            let stored = (self.timeline).take(
+                Unit::Store,
+                weights,
+                EXACT_PARTS * reloaded * part_of_n,
+            );
+            let weights = (self.timeline)
+                .take(Unit::Load, stored.start, p.passes * reloaded * part_of_n)
                 .start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
             let pushed = (self.timeline).take(
@@ -256,6 +267,10 @@ impl Block<'_> {
             for k in 0..GROUPS {
                 self.fetch(&mut rhs, k, [0, first], exact);
             }
+            if !bf16 && !exact {
+                let pack = Cost::valu(self.machine.packed_rows());
+                lhs = self.element_wise(&[&lhs], 32, pack);
+            }
             let per = 8 * 32 / lhs.bits as usize;
             let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed);
@@ -332,6 +347,9 @@ const AHEAD: usize = 4;
 
 /// Rows from which the accumulating units share a single column of blocks.
 const SPLIT_ROWS: usize = 256;
+
+/// Parts of an f32 register in an exact product.
+const EXACT_PARTS: f64 = 3.0;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;
