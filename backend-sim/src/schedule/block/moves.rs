@@ -199,6 +199,24 @@ impl Block<'_> {
         out
     }
 
+    /// A value that is in memory as well: rather than to keep its registers until they are used, the
+    /// compiler loads them again.
+    pub(crate) fn reload(&mut self, value: &Vector) -> Vector {
+        let mut out = value.clone();
+        if value.loads.is_some() || value.block != self.number {
+            return out;
+        }
+        for group in value.groups() {
+            let ready = value.ready[group.index];
+            self.timeline.take(Unit::Load, ready, group.registers());
+            if let Some(entry) = self.entry(value, group.index) {
+                self.account.used(entry, ready, ready);
+            }
+        }
+        self.hold_part(&mut out, self.machine.temporaries);
+        out
+    }
+
     /// `rows` and `columns` (first, number) of the registers of a value.
     pub(crate) fn part(&mut self, input: &Vector, rows: [usize; 2], columns: [usize; 2]) -> Vector {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);

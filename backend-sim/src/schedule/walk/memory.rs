@@ -139,6 +139,10 @@ impl Walk<'_> {
                         let value = part.value.clone();
                         let same = value.rows.registers == rows || value.rows.registers == 1;
                         if same {
+                            let value = match self.forwarded[view.root] {
+                                true => value,
+                                false => Rc::new(self.block.reload(&value)),
+                            };
                             self.known[result.index()] = Known::Vector(value);
                             return;
                         }
