@@ -179,8 +179,9 @@ const FITTED: [(&str, Fitted); 5] = [
     ),
 ];
 
-/// Registers that the compiler keeps for what passes through, from the spill slots of block products.
-const PASSING_REGISTERS: f64 = 20.0;
+/// Registers that the compiler keeps for what passes through, and the part of the result of an element-wise
+/// operation that is alive at a time: fitted to spill slots, before v6e and from then on.
+const PASSING: [(f64, f64); 2] = [(0.0, 0.05), (20.0, 0.15)];
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
@@ -226,6 +227,7 @@ impl Machine {
         let fitted = (FITTED.iter().find(|(name, _)| *name == target.name))
             .unwrap_or(&FITTED[FITTED.len() - 1])
             .1;
+        let (passing, temporaries) = PASSING[usize::from(target.generation >= Generation::V6e)];
         Self {
             target,
             slots_per_cycle: [
@@ -244,8 +246,8 @@ impl Machine {
             reduce_latency: fitted.reduce_latency,
             transpose_latency: fitted.transpose_latency,
             matmul_latency: fitted.matmul_latency,
-            registers: target.vregs.value.unwrap_or(64) as f64 - PASSING_REGISTERS,
-            temporaries: 0.15,
+            registers: target.vregs.value.unwrap_or(64) as f64 - passing,
+            temporaries,
             spill_cycles: fitted.spill_cycles,
             region_cycles: fitted.region_cycles,
             loop_cycles: 10.0,
