@@ -140,47 +140,48 @@ const FITTED: [(&str, Fitted); 5] = [
     (
         "v6e",
         Fitted {
-            valu_slots: 3.38,
-            eup_slots: 0.56,
-            pop_slots: 1.50,
-            xlu_slots: 1.88,
-            load_slots: 3.00,
+            valu_slots: 3.24,
+            eup_slots: 0.78,
+            pop_slots: 1.63,
+            xlu_slots: 1.87,
+            load_slots: 2.56,
             store_slots: 2.00,
             valu_latency: 0.03,
-            load_latency: 0.17,
+            load_latency: 0.12,
             eup_latency: 0.70,
-            reduce_latency: 182.12,
-            transpose_latency: 6.88,
+            reduce_latency: 183.83,
+            transpose_latency: 9.75,
             matmul_latency: 182.13,
-            region_cycles: 11.90,
-            step_cycles: [-6.50, 16.10, 23.06, 11.30],
+            region_cycles: 9.98,
+            step_cycles: [-4.50, 16.50, 23.28, 11.30],
             spill_cycles: 0.00,
         },
     ),
     (
         "v7x",
         Fitted {
-            valu_slots: 3.45,
-            eup_slots: 1.00,
-            pop_slots: 1.36,
-            xlu_slots: 2.00,
-            load_slots: 2.02,
+            valu_slots: 3.66,
+            eup_slots: 0.98,
+            pop_slots: 1.37,
+            xlu_slots: 1.75,
+            load_slots: 2.03,
             store_slots: 2.00,
-            valu_latency: 6.56,
-            load_latency: 1.60,
-            eup_latency: 5.93,
-            reduce_latency: 172.65,
+            valu_latency: 7.27,
+            load_latency: 0.85,
+            eup_latency: 5.02,
+            reduce_latency: 159.04,
             transpose_latency: 0.58,
-            matmul_latency: 139.05,
-            region_cycles: 15.44,
-            step_cycles: [2.06, 21.75, 36.12, 8.70],
+            matmul_latency: 143.22,
+            region_cycles: 15.19,
+            step_cycles: [2.66, 24.40, 35.49, 3.90],
             spill_cycles: 0.00,
         },
     ),
 ];
 
-/// Registers that the compiler keeps for what passes through, from the spill slots of block products.
-const PASSING_REGISTERS: f64 = 20.0;
+/// Registers that the compiler keeps for what passes through, and the part of the result of an element-wise
+/// operation that is alive at a time: fitted to spill slots, before v6e and from then on.
+const PASSING: [(f64, f64); 2] = [(0.0, 0.05), (20.0, 0.15)];
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
@@ -226,6 +227,7 @@ impl Machine {
         let fitted = (FITTED.iter().find(|(name, _)| *name == target.name))
             .unwrap_or(&FITTED[FITTED.len() - 1])
             .1;
+        let (passing, temporaries) = PASSING[usize::from(target.generation >= Generation::V6e)];
         Self {
             target,
             slots_per_cycle: [
@@ -244,8 +246,8 @@ impl Machine {
             reduce_latency: fitted.reduce_latency,
             transpose_latency: fitted.transpose_latency,
             matmul_latency: fitted.matmul_latency,
-            registers: target.vregs.value.unwrap_or(64) as f64 - PASSING_REGISTERS,
-            temporaries: 0.15,
+            registers: target.vregs.value.unwrap_or(64) as f64 - passing,
+            temporaries,
             spill_cycles: fitted.spill_cycles,
             region_cycles: fitted.region_cycles,
             loop_cycles: 10.0,
@@ -302,6 +304,23 @@ impl Machine {
         match self.target.generation {
             Generation::V4 => 1.0,
             _ => 2.0,
+        }
+    }
+
+    /// Vector operations that pack an f32 register of weights, or its parts.
+    pub fn weight_packs(&self, bits: u32, passes: f64) -> f64 {
+        match (bits, passes > 1.0) {
+            (32, false) if self.packs_weights() => 0.5,
+            (32, true) if self.accumulates() => 2.0,
+            _ => 0.0,
+        }
+    }
+
+    /// Vector operations that pack an f32 register whose rows are transposed.
+    pub fn packed_rows(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 1.5,
+            _ => 0.5,
         }
     }
 

@@ -89,6 +89,13 @@ impl Block<'_> {
         span
     }
 
+    /// A transposition whose results wait in registers for what reads them.
+    pub(crate) fn transposed(&mut self, input: &Vector, rows: usize, columns: usize) -> Vector {
+        let mut out = self.transpose(input, rows, columns, 1.0);
+        self.hold(&mut out);
+        out
+    }
+
     /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
     /// popped from it.
     pub(crate) fn transpose(
@@ -199,6 +206,24 @@ impl Block<'_> {
         out
     }
 
+    /// A value that is in memory as well: rather than to keep its registers until they are used, the
+    /// compiler loads them again.
+    pub(crate) fn reload(&mut self, value: &Vector) -> Vector {
+        let mut out = value.clone();
+        if value.loads.is_some() || value.block != self.number {
+            return out;
+        }
+        for group in value.groups() {
+            let ready = value.ready[group.index];
+            self.timeline.take(Unit::Load, ready, group.registers());
+            if let Some(entry) = self.entry(value, group.index) {
+                self.account.used(entry, ready, ready);
+            }
+        }
+        self.hold_part(&mut out, self.machine.temporaries);
+        out
+    }
+
     /// `rows` and `columns` (first, number) of the registers of a value.
     pub(crate) fn part(&mut self, input: &Vector, rows: [usize; 2], columns: [usize; 2]) -> Vector {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
@@ -244,7 +269,7 @@ impl Block<'_> {
                 false => (group.row, group.row + group.rows),
             };
             let mut ready = 0.0_f64;
-            let mut entry = None;
+            let (mut entry, mut sources, mut made) = (None, 0, false);
             for (i, input) in inputs.iter().enumerate() {
                 let (a, b) = (from.max(i * each), to.min((i + 1) * each));
                 if a >= b {
@@ -262,8 +287,12 @@ impl Block<'_> {
                 let r = input.rows.covering(rows[0], rows[1]).start;
                 let c = input.columns.covering(columns[0], columns[1]).start;
                 entry = self.entry(input, r * input.columns.groups() + c).or(entry);
+                (sources, made) = (sources + 1, made | input.loads.is_none());
             }
             out.ready[group.index] = ready;
+            if sources > 1 && made {
+                entry = Some(self.account.born(group.registers(), ready));
+            }
             let entry = entry.unwrap_or_else(|| self.account.born(0.0, ready));
             out.entries.push(entry);
         }

@@ -3,7 +3,7 @@
 use super::super::timeline::Span;
 use super::super::unit::Unit;
 use super::super::vector::{GROUPS, Group, Vector};
-use super::Block;
+use super::{Block, Cost};
 
 /// What a product does with its operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -69,17 +69,29 @@ impl Block<'_> {
         let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
         // A left operand that is a plain load is loaded again for other columns; one that took work
-        // stays in registers.
-        let kept = from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs);
-        let packed_weights = match packs {
-            true => 0.5 * (rhs.registers() as f64),
+        // stays in registers. Where the units take all columns at once, there are no others.
+        let parts_of_k = k_tiles as f64 * p.passes;
+        let units = machine.slots_per_cycle[Unit::Mxu as usize];
+        let columns_at_once = match machine.accumulates() {
+            true => units,
+            false => (units / parts_of_k).max(1.0),
+        };
+        let kept = (from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs))
+            && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
+        // Of the parts of an exact operand, those that meet no other columns are dropped after their passes.
+        let parts_kept = if n_tiles > 1 { 1.0 } else { 0.5 };
+        let weight_registers = rhs.registers() as f64;
+        let packed_weights = weight_registers * machine.weight_packs(rhs.bits, p.passes);
+        // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
+        let reloaded = match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
+            true => weight_registers,
             false => 0.0,
         };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
-        let parts: Vec<u32> = match p.passes > 1.0 {
+        let parts: Vec<u32> = match p.passes > 1.0 && kept {
             true => (lhs.groups())
                 .map(|group| {
-                    let more = (machine.split_registers() - 1.0) * group.registers();
+                    let more = (parts_kept * machine.split_registers() - 1.0) * group.registers();
                     let part = self.account.born(more, lhs.ready[group.index]);
                     self.account
                         .used(part, lhs.ready[group.index], lhs.ready[group.index]);
@@ -92,13 +104,11 @@ impl Block<'_> {
         let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
-        let units = machine.slots_per_cycle[Unit::Mxu as usize];
         // Units that have no block of weights of their own in the last round share the rows of others,
         // 128 rows to a unit at least.
         let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
         let shared = (tiles / units).ceil() * units / tiles;
         let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
-        let parts_of_k = k_tiles as f64 * p.passes;
         // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
         let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
         let accumulates = machine.accumulates() && !narrow;
@@ -142,6 +152,14 @@ impl Block<'_> {
             let part_of_n = size as f64 / out.columns.registers as f64;
             let weights = (self.timeline)
                 .take(Unit::Valu, weights, packed_weights * part_of_n)
+                .start;
+            let stored = (self.timeline).take(
+                Unit::Store,
+                weights,
+                EXACT_PARTS * reloaded * part_of_n,
+            );
+            let weights = (self.timeline)
+                .take(Unit::Load, stored.start, p.passes * reloaded * part_of_n)
                 .start;
             let blocks = (size.div_ceil(lane_tiles) * k_tiles) as f64 * p.passes;
             let pushed = (self.timeline).take(
@@ -256,6 +274,10 @@ impl Block<'_> {
             for k in 0..GROUPS {
                 self.fetch(&mut rhs, k, [0, first], exact);
             }
+            if !bf16 && !exact {
+                let pack = Cost::valu(self.machine.packed_rows());
+                lhs = self.element_wise(&[&lhs], 32, pack);
+            }
             let per = 8 * 32 / lhs.bits as usize;
             let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed);
@@ -332,6 +354,9 @@ const AHEAD: usize = 4;
 
 /// Rows from which the accumulating units share a single column of blocks.
 const SPLIT_ROWS: usize = 256;
+
+/// Parts of an f32 register in an exact product.
+const EXACT_PARTS: f64 = 3.0;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;

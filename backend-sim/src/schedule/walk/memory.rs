@@ -139,6 +139,10 @@ impl Walk<'_> {
                         let value = part.value.clone();
                         let same = value.rows.registers == rows || value.rows.registers == 1;
                         if same {
+                            let value = match self.forwarded[view.root] {
+                                true => value,
+                                false => Rc::new(self.block.reload(&value)),
+                            };
                             self.known[result.index()] = Known::Vector(value);
                             return;
                         }
@@ -157,14 +161,18 @@ impl Walk<'_> {
             out = Vector::new(1, columns, bits, 0.0);
         }
         let packed = bits < 32;
+        let columns_of_elements = shape.last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
-            true if self.usage.transposed_lhs(result) => self.machine.transposed_loads(),
-            true => self.machine.half_tile_loads(),
+            // The halves of a register lie one after the other.
+            true if columns_of_elements <= 128 => (1.0, 0.0),
+            true => {
+                let (loads, valu) = match self.usage.transposed_lhs(result) {
+                    true => self.machine.transposed_loads(),
+                    false => self.machine.half_tile_loads(),
+                };
+                (loads, valu + self.machine.combined_halves(columns_of_elements))
+            }
             false => (1.0, 0.0),
-        };
-        let valu = match packed && self.usage.products_only(result) {
-            true => valu + self.machine.combined_halves(*shape.last().unwrap_or(&1)),
-            false => valu,
         };
         self.reads(view.root);
         self.set(op, out.in_memory(Fetch { ready, loads, valu }));
