@@ -15,10 +15,11 @@ use super::memo::{Memo, Runs};
 use super::unit::{Machine, Unit};
 use super::usage::Usage;
 use super::vector::Vector;
-use super::{Code, Region, ScheduleError, StepSchedule, Transfer};
+use super::{Code, Region, ScheduleError, StepSchedule};
 use crate::signature::Signature;
 
 mod known;
+mod loops;
 mod memory;
 mod operations;
 mod repeats;
@@ -83,8 +84,6 @@ pub(super) struct Walk<'m> {
     /// Memories of prefetched scalars and their elements, zeros where there are none.
     scalars: HashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
-    /// Operations that a branch or loop have in common with nothing else.
-    multiplier: f64,
 }
 
 impl<'m> Walk<'m> {
@@ -111,7 +110,6 @@ impl<'m> Walk<'m> {
             varies: &code.varies,
             scalars: HashMap::new(),
             done: StepSchedule::default(),
-            multiplier: 1.0,
         }
     }
 
@@ -229,7 +227,7 @@ impl<'m> Walk<'m> {
         }
         let pressure = account.pressure(self.machine.registers);
         Some(Region {
-            times: self.multiplier,
+            times: 1.0,
             // Registers are assigned after the block is scheduled; stores and loads of what they do not
             // hold find some slots free.
             cycles: cycles + self.machine.spill_cycles * pressure.spilled,
@@ -242,7 +240,7 @@ impl<'m> Walk<'m> {
         let is_branch = self.varies[self.module.operands(op)[0].index()];
         if is_branch {
             self.end_block();
-            self.done.branches += self.multiplier;
+            self.done.branches += 1.0;
         }
         let condition = self.scalar(self.module.operands(op)[0]);
         if condition.is_none() {
@@ -257,52 +255,6 @@ impl<'m> Walk<'m> {
         if is_branch {
             self.end_block();
         }
-        Ok(())
-    }
-
-    /// A rolled loop: one iteration stands for all if no branch in it can tell them apart.
-    fn repeat(&mut self, op: Op) -> Result<(), ScheduleError> {
-        self.end_block();
-        let operands = self.module.operands(op).to_vec();
-        let Some(body) = self.module.entry(op, 0) else {
-            return Ok(());
-        };
-        let bound = |walk: &Self, i: usize| walk.scalar(operands[i]);
-        let (first, last, step) = (bound(self, 0), bound(self, 1), bound(self, 2).unwrap_or(1));
-        let trips = match (first, last) {
-            (Some(first), Some(last)) => {
-                (last - first).max(0).div_euclid(step.max(1))
-                    + i64::from((last - first).max(0).rem_euclid(step.max(1)) > 0)
-            }
-            _ => {
-                self.done.unknown_trips += 1;
-                1
-            }
-        };
-        let arguments = self.module.arguments(body).to_vec();
-        self.copy(&operands[3..], &arguments[1..]);
-        self.copy(&operands[3..], self.module.results(op));
-        if trips == 0 {
-            return Ok(());
-        }
-        let mut branches = false;
-        self.module.walk(op, &mut |inner| {
-            branches |= inner != op && matches!(self.module.op_name(inner), "scf.if" | "scf.for");
-        });
-        const EVALUATED: i64 = 16;
-        let evaluated = if branches { trips.min(EVALUATED) } else { 1 };
-        let outer = self.multiplier;
-        self.multiplier = outer * trips as f64 / evaluated as f64;
-        for i in 0..evaluated {
-            let index = first.map(|first| first + step * (i * trips / evaluated));
-            self.known[arguments[0].index()] = Known::Scalar(index);
-            let results = self.ops(body)?;
-            self.end_block();
-            self.copy(&results, &arguments[1..]);
-            self.copy(&results, self.module.results(op));
-            self.done.iterations += self.multiplier;
-        }
-        self.multiplier = outer;
         Ok(())
     }
 
@@ -363,13 +315,6 @@ impl<'m> Walk<'m> {
                 [lead * size(*r).div_ceil(per), size(*c).div_ceil(128)]
             }
         }
-    }
-
-    fn transfer(&mut self, transfer: Transfer) {
-        self.done.transfers.push(Transfer {
-            times: self.multiplier,
-            ..transfer
-        });
     }
 
     /// `n` elements that stand in a column, one to a row of registers, put side by side.

@@ -24,10 +24,7 @@ impl Walk<'_> {
             return false;
         };
         reads.into_iter().for_each(|root| self.read[root] = true);
-        self.done.regions.extend(region.map(|region| Region {
-            times: self.multiplier,
-            ..region
-        }));
+        self.done.regions.extend(region);
         true
     }
 

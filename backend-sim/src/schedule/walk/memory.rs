@@ -48,7 +48,7 @@ impl Walk<'_> {
     }
 
     /// The element of a prefetched scalar that is loaded.
-    fn prefetched(&self, op: Op) -> Option<i64> {
+    pub(super) fn prefetched(&self, op: Op) -> Option<i64> {
         let operands = self.module.operands(op);
         let view = self.view_of(operands[0])?;
         let Some(elements) = self.scalars.get(&view.root)? else {
@@ -170,7 +170,10 @@ impl Walk<'_> {
                     true => self.machine.transposed_loads(),
                     false => self.machine.half_tile_loads(),
                 };
-                (loads, valu + self.machine.combined_halves(columns_of_elements))
+                (
+                    loads,
+                    valu + self.machine.combined_halves(columns_of_elements),
+                )
             }
             false => (1.0, 0.0),
         };
@@ -293,7 +296,7 @@ impl Walk<'_> {
         if let Some(view) = self.view_of(source) {
             self.read[view.root] = true;
         }
-        self.transfer(Transfer {
+        self.done.transfers.push(Transfer {
             direction,
             bytes,
             times: 1.0,

@@ -1,8 +1,85 @@
 //! Integer arithmetic on what is known.
 
-use tilecast_tpu::mosaic::{AttributeKind, Op};
+use tilecast_tpu::mosaic::{AttributeKind, Module, Op};
 
 use super::{Known, Walk};
+
+/// What an operation computes from integers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ScalarOp {
+    Constant(Option<i64>),
+    /// Of two numbers, both known.
+    Binary(fn(i64, i64) -> Option<i64>),
+    And,
+    /// `arith.cmpi`, with the number of its predicate.
+    Compare(Option<i64>),
+    Select,
+    /// Its operand.
+    Same,
+}
+
+impl ScalarOp {
+    /// What `op` computes; `None` if it does not compute an integer from integers.
+    pub(super) fn of(module: &Module, op: Op) -> Option<Self> {
+        Some(match module.op_name(op) {
+            "arith.constant" => Self::Constant(match module.attribute_kind_of(op, "value") {
+                Some(AttributeKind::Integer { value, .. }) => Some(*value),
+                Some(AttributeKind::Bool(value)) => Some(i64::from(*value)),
+                _ => None,
+            }),
+            "arith.addi" => Self::Binary(|a, b| Some(i64::from(a.wrapping_add(b) as i32))),
+            "arith.subi" => Self::Binary(|a, b| Some(i64::from(a.wrapping_sub(b) as i32))),
+            "arith.muli" => Self::Binary(|a, b| Some(i64::from(a.wrapping_mul(b) as i32))),
+            "arith.divsi" => Self::Binary(i64::checked_div),
+            "arith.divui" => {
+                Self::Binary(|a, b| i64::from(a as u32).checked_div(i64::from(b as u32)))
+            }
+            "arith.remsi" => Self::Binary(i64::checked_rem),
+            "arith.remui" => {
+                Self::Binary(|a, b| i64::from(a as u32).checked_rem(i64::from(b as u32)))
+            }
+            "arith.floordivsi" => Self::Binary(|a, b| (b != 0).then(|| a.div_euclid(b))),
+            "arith.ceildivsi" => Self::Binary(|a, b| (b > 0).then(|| -(-a).div_euclid(b))),
+            "arith.maxsi" => Self::Binary(|a, b| Some(a.max(b))),
+            "arith.minsi" => Self::Binary(|a, b| Some(a.min(b))),
+            "arith.andi" => Self::And,
+            "arith.ori" => Self::Binary(|a, b| Some(a | b)),
+            "arith.xori" => Self::Binary(|a, b| Some(a ^ b)),
+            "arith.shli" => Self::Binary(|a, b| Some(i64::from((a as i32).wrapping_shl(b as u32)))),
+            "arith.shrsi" => {
+                Self::Binary(|a, b| Some(i64::from((a as i32).wrapping_shr(b as u32))))
+            }
+            "arith.cmpi" => Self::Compare(module.integer_attribute(op, "predicate")),
+            "arith.select" => Self::Select,
+            "arith.extsi"
+            | "arith.extui"
+            | "arith.trunci"
+            | "arith.index_cast"
+            | "arith.index_castui"
+            | "tpu.assume_multiple" => Self::Same,
+            "tpu.core_id" | "tpu.device_id" => Self::Constant(Some(0)),
+            _ => return None,
+        })
+    }
+
+    /// The result for operands of which `value` gives those that are known.
+    pub(super) fn compute(self, value: impl Fn(usize) -> Option<i64>) -> Option<i64> {
+        match self {
+            Self::Constant(number) => number,
+            Self::Binary(f) => f(value(0)?, value(1)?),
+            Self::And => match (value(0), value(1)) {
+                (Some(0), _) | (_, Some(0)) => Some(0),
+                (a, b) => Some(a? & b?),
+            },
+            Self::Compare(predicate) => compare(predicate, value(0)?, value(1)?),
+            Self::Select => match value(0)? {
+                0 => value(2),
+                _ => value(1),
+            },
+            Self::Same => value(0),
+        }
+    }
+}
 
 impl Walk<'_> {
     /// Computes a scalar operation. False if it is none.
@@ -14,58 +91,10 @@ impl Walk<'_> {
             return false;
         }
         let value = |i: usize| {
-            self.module
-                .operands(op)
-                .get(i)
-                .and_then(|&v| self.scalar(v))
+            let operands = self.module.operands(op);
+            operands.get(i).and_then(|&value| self.scalar(value))
         };
-        let both = |f: fn(i64, i64) -> Option<i64>| match (value(0), value(1)) {
-            (Some(a), Some(b)) => f(a, b),
-            _ => None,
-        };
-        let number = match self.module.op_name(op) {
-            "arith.constant" => match self.module.attribute_kind_of(op, "value") {
-                Some(AttributeKind::Integer { value, .. }) => Some(*value),
-                Some(AttributeKind::Bool(value)) => Some(i64::from(*value)),
-                _ => None,
-            },
-            "arith.addi" => both(|a, b| Some(i64::from(a.wrapping_add(b) as i32))),
-            "arith.subi" => both(|a, b| Some(i64::from(a.wrapping_sub(b) as i32))),
-            "arith.muli" => both(|a, b| Some(i64::from(a.wrapping_mul(b) as i32))),
-            "arith.divsi" => both(i64::checked_div),
-            "arith.divui" => both(|a, b| i64::from(a as u32).checked_div(i64::from(b as u32))),
-            "arith.remsi" => both(i64::checked_rem),
-            "arith.remui" => both(|a, b| i64::from(a as u32).checked_rem(i64::from(b as u32))),
-            "arith.floordivsi" => both(|a, b| (b != 0).then(|| a.div_euclid(b))),
-            "arith.ceildivsi" => both(|a, b| (b > 0).then(|| -(-a).div_euclid(b))),
-            "arith.maxsi" => both(|a, b| Some(a.max(b))),
-            "arith.minsi" => both(|a, b| Some(a.min(b))),
-            "arith.andi" => match (value(0), value(1)) {
-                (Some(0), _) | (_, Some(0)) => Some(0),
-                _ => both(|a, b| Some(a & b)),
-            },
-            "arith.ori" => both(|a, b| Some(a | b)),
-            "arith.xori" => both(|a, b| Some(a ^ b)),
-            "arith.shli" => both(|a, b| Some(i64::from((a as i32).wrapping_shl(b as u32)))),
-            "arith.shrsi" => both(|a, b| Some(i64::from((a as i32).wrapping_shr(b as u32)))),
-            "arith.cmpi" => {
-                let predicate = self.module.integer_attribute(op, "predicate");
-                match (value(0), value(1)) {
-                    (Some(a), Some(b)) => compare(predicate, a, b),
-                    _ => None,
-                }
-            }
-            "arith.select" => match value(0) {
-                Some(0) => value(2),
-                Some(_) => value(1),
-                None => None,
-            },
-            "arith.extsi" | "arith.extui" | "arith.trunci" | "arith.index_cast"
-            | "arith.index_castui" => value(0),
-            "tpu.assume_multiple" => value(0),
-            "tpu.core_id" | "tpu.device_id" => Some(0),
-            _ => None,
-        };
+        let number = ScalarOp::of(self.module, op).and_then(|op| op.compute(value));
         self.known[result.index()] = Known::Scalar(number);
         true
     }

@@ -1,0 +1,323 @@
+//! Rolled loops.
+//!
+//! An iteration of a loop without branches stands for all. A loop with branches, such as a pipeline that a kernel makes
+//! itself, does different things in its first, last and other iterations. Its scalars are computed for
+//! every iteration, which shows the way each takes through the branches; one iteration of each way is scheduled, and counts as
+//! often as its way is taken.
+
+use std::collections::HashMap;
+
+use tilecast_tpu::mosaic::{self as ir, Op};
+
+use super::super::ScheduleError;
+use super::scalars::ScalarOp;
+use super::{Known, Walk};
+
+/// Most scalar operations that are computed to follow a loop; the rest of the iterations is taken to be like those
+/// before.
+const FOLLOWED: usize = 100_000_000;
+
+/// What a loop body does with scalars.
+#[derive(Debug)]
+enum Step {
+    /// Computes the result of an operation.
+    Compute {
+        op: ScalarOp,
+        operands: Vec<usize>,
+        result: usize,
+    },
+    /// A result that is not followed.
+    Unknown(usize),
+    /// Loads a prefetched scalar.
+    Load(Op, usize),
+    /// Takes one of two ways, each of which yields values for the results.
+    Branch {
+        condition: usize,
+        ways: [Way; 2],
+        results: Vec<usize>,
+    },
+    /// Runs a loop.
+    Loop {
+        bounds: [usize; 3],
+        initial: Vec<usize>,
+        arguments: Vec<usize>,
+        body: Way,
+        results: Vec<usize>,
+    },
+}
+
+/// Steps one after the other, and the values that they hand on.
+#[derive(Debug, Default)]
+struct Way {
+    steps: Vec<Step>,
+    yields: Vec<usize>,
+}
+
+/// An iteration that was scheduled, and what it added.
+struct Sample {
+    regions: [usize; 2],
+    transfers: [usize; 2],
+    branches: f64,
+    iterations: f64,
+    times: f64,
+}
+
+impl Walk<'_> {
+    /// A rolled loop.
+    pub(super) fn repeat(&mut self, op: Op) -> Result<(), ScheduleError> {
+        self.end_block();
+        let operands = self.module.operands(op).to_vec();
+        let Some(body) = self.module.entry(op, 0) else {
+            return Ok(());
+        };
+        let bounds = [0, 1, 2].map(|i| self.scalar(operands[i]));
+        let trips = trips(bounds).unwrap_or_else(|| {
+            self.done.unknown_trips += 1;
+            1
+        });
+        let arguments = self.module.arguments(body).to_vec();
+        self.copy(&operands[3..], &arguments[1..]);
+        self.copy(&operands[3..], self.module.results(op));
+        if trips == 0 {
+            return Ok(());
+        }
+        let mut branches = false;
+        self.module.walk(op, &mut |inner| {
+            branches |= inner != op && matches!(self.module.op_name(inner), "scf.if" | "scf.for");
+        });
+        match branches {
+            true => self.ways(op, body, bounds, trips),
+            false => {
+                self.known[arguments[0].index()] = Known::Scalar(bounds[0]);
+                let sample = self.iteration(body)?;
+                self.scale(&sample, trips as f64);
+                let yields = self.way(body).yields;
+                let results = self.module.results(op);
+                for (from, to) in yields.into_iter().zip(results) {
+                    self.known[to.index()] = self.known[from].clone();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Schedules an iteration for each way through the body.
+    fn ways(
+        &mut self,
+        op: Op,
+        body: ir::Block,
+        [first, _, step]: [Option<i64>; 3],
+        trips: i64,
+    ) -> Result<(), ScheduleError> {
+        let arguments = self.module.arguments(body).to_vec();
+        let way = self.way(body);
+        let mut samples: HashMap<u64, Sample> = HashMap::new();
+        let mut budget = FOLLOWED;
+        let mut followed = 0;
+        while followed < trips && budget > 0 {
+            let index = first.map(|first| first + step.unwrap_or(1) * followed);
+            self.known[arguments[0].index()] = Known::Scalar(index);
+            let carried: Vec<Known> = (arguments.iter())
+                .map(|argument| self.known[argument.index()].clone())
+                .collect();
+            let mut path = 0;
+            self.follow(&way, &mut path, &mut budget);
+            if let Some(sample) = samples.get_mut(&path) {
+                sample.times += 1.0;
+            } else {
+                for (argument, known) in arguments.iter().zip(carried) {
+                    self.known[argument.index()] = known;
+                }
+                samples.insert(path, self.iteration(body)?);
+            }
+            let yields: Vec<Known> = way.yields.iter().map(|&i| self.known[i].clone()).collect();
+            for (argument, known) in arguments[1..].iter().zip(yields) {
+                self.known[argument.index()] = known;
+            }
+            followed += 1;
+        }
+        if followed < trips {
+            self.done.unknown_trips += 1;
+        }
+        let rest = trips as f64 / followed as f64;
+        for sample in samples.values() {
+            self.scale(sample, sample.times * rest);
+        }
+        self.copy(&arguments[1..], self.module.results(op));
+        Ok(())
+    }
+
+    /// Schedules one iteration.
+    fn iteration(&mut self, body: ir::Block) -> Result<Sample, ScheduleError> {
+        let (regions, transfers) = (self.done.regions.len(), self.done.transfers.len());
+        let (branches, iterations) = (self.done.branches, self.done.iterations);
+        self.ops(body)?;
+        self.end_block();
+        self.done.iterations += 1.0;
+        Ok(Sample {
+            regions: [regions, self.done.regions.len()],
+            transfers: [transfers, self.done.transfers.len()],
+            branches: self.done.branches - branches,
+            iterations: self.done.iterations - iterations,
+            times: 1.0,
+        })
+    }
+
+    /// Counts an iteration `times` times.
+    fn scale(&mut self, sample: &Sample, times: f64) {
+        let ([a, b], [c, d]) = (sample.regions, sample.transfers);
+        self.done.regions[a..b]
+            .iter_mut()
+            .for_each(|region| region.times *= times);
+        self.done.transfers[c..d]
+            .iter_mut()
+            .for_each(|transfer| transfer.times *= times);
+        self.done.branches += (times - 1.0) * sample.branches;
+        self.done.iterations += (times - 1.0) * sample.iterations;
+    }
+
+    /// The scalars of a body.
+    fn way(&self, body: ir::Block) -> Way {
+        let mut way = Way::default();
+        for &op in self.module.block_ops(body) {
+            let indices = |values: &[ir::Value]| values.iter().map(|value| value.index()).collect();
+            let operands: Vec<usize> = indices(self.module.operands(op));
+            let results: Vec<usize> = indices(self.module.results(op));
+            match self.module.op_name(op) {
+                "scf.yield" | "tpu.yield" => way.yields = operands,
+                "scf.if" => way.steps.push(Step::Branch {
+                    condition: operands[0],
+                    ways: [0, 1].map(|i| {
+                        let block = self.module.entry(op, i);
+                        block.map_or_else(Way::default, |block| self.way(block))
+                    }),
+                    results,
+                }),
+                "scf.for" => {
+                    if let Some(block) = self.module.entry(op, 0) {
+                        way.steps.push(Step::Loop {
+                            bounds: [operands[0], operands[1], operands[2]],
+                            initial: operands[3..].to_vec(),
+                            arguments: indices(self.module.arguments(block)),
+                            body: self.way(block),
+                            results,
+                        });
+                    }
+                }
+                "tpu.region" | "tpu.trace" => {
+                    if let Some(block) = self.module.entry(op, 0) {
+                        let inner = self.way(block);
+                        way.steps.extend(inner.steps);
+                        way.steps
+                            .extend(results.iter().map(|&result| Step::Unknown(result)));
+                    }
+                }
+                _ => way.steps.extend(self.step(op, operands, &results)),
+            }
+        }
+        way
+    }
+
+    fn step(&self, op: Op, operands: Vec<usize>, results: &[usize]) -> Option<Step> {
+        let &[result] = results else {
+            return None;
+        };
+        let value = self.module.results(op)[0];
+        if self.module.value_kind(value).shape().is_some() {
+            return None;
+        }
+        Some(match ScalarOp::of(self.module, op) {
+            Some(op) => Step::Compute {
+                op,
+                operands,
+                result,
+            },
+            None if self.module.op_name(op) == "memref.load" => Step::Load(op, result),
+            None => Step::Unknown(result),
+        })
+    }
+
+    /// Computes scalars; `path` becomes a hash of the way taken.
+    fn follow(&mut self, way: &Way, path: &mut u64, budget: &mut usize) {
+        *budget = budget.saturating_sub(way.steps.len().max(1));
+        for step in &way.steps {
+            match step {
+                Step::Compute {
+                    op,
+                    operands,
+                    result,
+                } => {
+                    let value = |i: usize| match self.known[*operands.get(i)?] {
+                        Known::Scalar(number) => number,
+                        _ => None,
+                    };
+                    self.known[*result] = Known::Scalar(op.compute(value));
+                }
+                Step::Unknown(result) => self.known[*result] = Known::Scalar(None),
+                Step::Load(op, result) => self.known[*result] = Known::Scalar(self.prefetched(*op)),
+                Step::Branch {
+                    condition,
+                    ways,
+                    results,
+                } => {
+                    let taken = match self.known[*condition] {
+                        Known::Scalar(Some(0)) => 1,
+                        _ => 0,
+                    };
+                    *path = mix(*path, taken as u64);
+                    self.follow(&ways[taken], path, budget);
+                    self.hand_on(&ways[taken].yields, results);
+                }
+                Step::Loop {
+                    bounds,
+                    initial,
+                    arguments,
+                    body,
+                    results,
+                } => {
+                    let bounds = bounds.map(|i| match self.known[i] {
+                        Known::Scalar(number) => number,
+                        _ => None,
+                    });
+                    let trips = trips(bounds).unwrap_or(1);
+                    *path = mix(*path, trips as u64);
+                    self.hand_on(initial, &arguments[1..]);
+                    self.hand_on(initial, results);
+                    for i in 0..trips {
+                        if *budget == 0 {
+                            break;
+                        }
+                        let index = bounds[0].map(|first| first + bounds[2].unwrap_or(1) * i);
+                        self.known[arguments[0]] = Known::Scalar(index);
+                        self.follow(body, path, budget);
+                        self.hand_on(&body.yields, &arguments[1..]);
+                        self.hand_on(&body.yields, results);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Values become those of others; what is not a scalar stays.
+    fn hand_on(&mut self, from: &[usize], to: &[usize]) {
+        let values: Vec<Known> = from.iter().map(|&i| self.known[i].clone()).collect();
+        for (value, &to) in values.into_iter().zip(to) {
+            if let Known::Scalar(_) = value {
+                self.known[to] = value;
+            }
+        }
+    }
+}
+
+/// Iterations of a loop from the first to before the last index.
+fn trips([first, last, step]: [Option<i64>; 3]) -> Option<i64> {
+    let (span, step) = ((last? - first?).max(0), step.unwrap_or(1).max(1));
+    Some(span.div_euclid(step) + i64::from(span.rem_euclid(step) > 0))
+}
+
+/// A hash of a sequence of small numbers.
+fn mix(path: u64, next: u64) -> u64 {
+    (path ^ (next + 1))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+}
