@@ -162,3 +162,26 @@ fn an_unknown_operation_is_named_with_its_line() {
         }
     );
 }
+
+#[test]
+fn each_way_through_a_loop_counts_as_often_as_it_is_taken() {
+    // One iteration of eight loads and stores, the others do nothing; a copy of a size that is computed each time.
+    let body = "    %c0_i32 = arith.constant 0 : i32\n    %c1 = arith.constant 1 : i32\n    \
+         %c8 = arith.constant 8 : i32\n    %n = arith.constant 1000 : i32\n    \
+         %end = scf.for %i = %c0_i32 to %n step %c1 iter_args(%k = %c0_i32) -> (i32) : i32 {\n      \
+         %r = arith.remsi %k, %c8 : i32\n      %b = arith.cmpi eq, %r, %c0_i32 : i32\n      scf.if %b {\n"
+        .to_owned()
+        + &load("%0", 0, "8x128xf32")
+        + &store("%0", 1, "8x128xf32")
+        + "      }\n      %next = arith.addi %k, %c1 : i32\n      scf.yield %next : i32\n    }\n";
+    let module = probe(&["8x128xf32", "8x128xf32"], &body);
+    let machine = Machine::new(&TARGETS[0]);
+    let schedule = schedule(&module, &machine).unwrap();
+    let [step] = &schedule.kinds[..] else {
+        panic!("one kind of step");
+    };
+    assert_eq!(step.schedule.iterations, 1000.0);
+    assert_eq!(step.schedule.branches, 1000.0);
+    assert_eq!(step.schedule.slots(Unit::Load), 125.0);
+    assert_eq!(step.schedule.slots(Unit::Store), 125.0);
+}

@@ -51,6 +51,8 @@ pub(super) struct View {
     pub(crate) start: Option<Vec<i64>>,
     /// Dimensions of the root that the view still has.
     pub(crate) kept: Vec<usize>,
+    /// Its sizes, [`DYNAMIC`](ir::DYNAMIC) where they depend on data.
+    pub(crate) shape: Vec<i64>,
 }
 
 /// A part of a memory that was written in the block, and what with.
@@ -147,6 +149,7 @@ impl<'m> Walk<'m> {
                 vmem: self.in_vmem(value),
                 start: Some(vec![0; shape.len()]),
                 kept: (0..shape.len()).collect(),
+                shape: shape.clone(),
             })),
             TypeKind::Vector { .. } => Known::Nothing,
             _ => Known::Scalar(None),

@@ -237,8 +237,19 @@ impl Walk<'_> {
             }
             Some(start)
         });
+        // Sizes that are not in the type are operands, in order.
+        let sizes = self.segments(op).and_then(|groups| groups.get(2).cloned());
+        let mut sizes = sizes.unwrap_or_default().into_iter();
+        let shape = self.shape(result).into_iter().map(|size| match size {
+            DYNAMIC => sizes
+                .next()
+                .and_then(|size| self.scalar(size))
+                .unwrap_or(DYNAMIC),
+            size => size,
+        });
         let view = View {
             start,
+            shape: shape.collect(),
             ..(*view).clone()
         };
         self.known[result.index()] = Known::Memory(Rc::new(view));
@@ -252,12 +263,14 @@ impl Walk<'_> {
             return;
         };
         let (from, to) = (self.shape(operand), self.shape(result));
-        let mut kept = Vec::new();
+        let (mut kept, mut shape) = (Vec::new(), Vec::new());
         let mut rest = to.iter().peekable();
-        for (&dimension, &size) in view.kept.iter().zip(&from) {
+        let known = view.shape.iter().chain(std::iter::repeat(&DYNAMIC));
+        for ((&dimension, &size), &known) in view.kept.iter().zip(&from).zip(known) {
             if rest.peek() == Some(&&size) {
                 rest.next();
                 kept.push(dimension);
+                shape.push(known);
             }
         }
         let followed = rest.peek().is_none();
@@ -268,6 +281,7 @@ impl Walk<'_> {
             } else {
                 (0..to.len()).collect()
             },
+            shape: if followed { shape } else { to },
             ..(*view).clone()
         };
         self.known[result.index()] = Known::Memory(Rc::new(view));
@@ -280,7 +294,8 @@ impl Walk<'_> {
             return;
         };
         let bytes = |value: ir::Value| -> f64 {
-            let shape = self.shape(value);
+            let view = self.view_of(value);
+            let shape = view.map_or_else(|| self.shape(value), |view| view.shape.clone());
             let elements: f64 = (shape.iter())
                 .map(|&n| if n == DYNAMIC { 1.0 } else { n as f64 })
                 .product();
