@@ -207,7 +207,7 @@ impl KernelReport {
     /// A report on the kernel of `module`, launched once, whatever made it.
     ///
     /// # Errors
-    /// As for [`judge`].
+    /// As for [`judge()`].
     pub fn of_module(
         module: &Module,
         target: &'static Target,

@@ -130,7 +130,7 @@ impl Simulation {
         if report.verdict == Verdict::VmemOom
             && let Some(reason) = &report.reason
         {
-            print(reason)?;
+            print(format_args!("{} {reason}", report.name))?;
         }
         let kernels = [self.shown()];
         print(format_args!("{}\n", tables::tightest(&kernels)))?;
