@@ -384,23 +384,23 @@ fn kernel<K: Kernel>(
 }
 
 /// What is known without a module of a kernel that cannot run whatever is in it, `None` of others: the target does
-/// not take its blocks, which may then have no module; or it needs several times the VMEM there is.
+/// not take its blocks, which may then have no module; or its windows alone are too large.
 ///
 /// Blocks are unrolled, so the module of a kernel grows with them and may be larger than the memory of this
-/// machine. The factor leaves room for buffers that the compiler finds it does not need.
+/// machine. The factor leaves room for second buffers that the compiler finds it does not need.
 fn without_module(
     spec: &KernelSpec,
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
 ) -> Result<Option<Judged>, JudgeError> {
-    const FACTOR: u64 = 4;
+    const FACTOR: u64 = 2;
     let vmem = VmemLedger::of_spec(spec, target, vmem_limit_bytes)?;
     let is_window = |term: &&Term| term.kind == TermKind::Window;
     let windows = vmem.terms.iter().filter(is_window);
     let bytes = windows.fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
     let assumptions = match spec.check_tiling(target) {
         Err(_) => Vec::new(),
-        Ok(()) if bytes / FACTOR > vmem.capacity_bytes => vec![WINDOWS_ALONE.into()],
+        Ok(()) if bytes / FACTOR > vmem.limit_bytes => vec![WINDOWS_ALONE.into()],
         Ok(()) => return Ok(None),
     };
     Ok(Some(Judged {
