@@ -181,7 +181,7 @@ const FITTED: [(&str, Fitted); 5] = [
 
 /// Registers that the compiler keeps for what passes through, and the part of the result of an element-wise
 /// operation that is alive at a time: fitted to spill slots, before v6e and from then on.
-const PASSING: [(f64, f64); 2] = [(0.0, 0.05), (20.0, 0.15)];
+const PASSING: [(f64, f64); 2] = [(0.0, 0.1), (20.0, 0.15)];
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.

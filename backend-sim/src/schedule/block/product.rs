@@ -92,10 +92,7 @@ impl Block<'_> {
             true => (lhs.groups())
                 .map(|group| {
                     let more = (parts_kept * machine.split_registers() - 1.0) * group.registers();
-                    let part = self.account.born(more, lhs.ready[group.index]);
-                    self.account
-                        .used(part, lhs.ready[group.index], lhs.ready[group.index]);
-                    part
+                    self.account.loaded(more)
                 })
                 .collect(),
             false => Vec::new(),
