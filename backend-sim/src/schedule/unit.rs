@@ -284,10 +284,10 @@ impl Machine {
     /// Registers that the parts of an f32 register take which is split for an exact product.
     pub fn split_registers(&self) -> f64 {
         match self.target.generation {
-            Generation::V4 => 2.3,
-            Generation::V5e | Generation::V5p => 4.3,
-            Generation::V6e => 4.8,
-            _ => 3.4,
+            Generation::V4 => 2.7,
+            Generation::V5e | Generation::V5p => 4.9,
+            Generation::V6e => 5.8,
+            _ => 4.6,
         }
     }
 

@@ -78,8 +78,11 @@ impl Block<'_> {
         };
         let kept = (from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs))
             && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
-        // Of the parts of an exact operand, those that meet no other columns are dropped after their passes.
-        let parts_kept = if n_tiles > 1 { 1.0 } else { 0.5 };
+        // Parts of an exact operand that meet no other columns are dropped after their passes.
+        let parts_kept = match n_tiles {
+            1 => (1.0 / k_tiles as f64).min(0.5),
+            _ => 1.0,
+        };
         let weight_registers = rhs.registers() as f64;
         let packed_weights = weight_registers * machine.weight_packs(rhs.bits, p.passes);
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
@@ -91,7 +94,8 @@ impl Block<'_> {
         let parts: Vec<u32> = match p.passes > 1.0 && kept {
             true => (lhs.groups())
                 .map(|group| {
-                    let more = (parts_kept * machine.split_registers() - 1.0) * group.registers();
+                    let each = (parts_kept * machine.split_registers() - 1.0).max(0.0);
+                    let more = each * group.registers();
                     self.account.loaded(more)
                 })
                 .collect(),
