@@ -286,8 +286,8 @@ impl Block<'_> {
         // Along the contraction, both at once, for the first columns of the result; then the others.
         let mut lhs = Operand::new(&lhs, false);
         for k in 0..GROUPS {
-            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
             self.fetch(&mut rhs, k, [0, first], exact);
+            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
         }
         for k in 0..GROUPS {
             self.fetch(&mut rhs, k, [first, usize::MAX], exact);
