@@ -307,15 +307,6 @@ impl Machine {
         }
     }
 
-    /// Vector operations that pack an f32 register of weights, or its parts.
-    pub fn weight_packs(&self, bits: u32, passes: f64) -> f64 {
-        match (bits, passes > 1.0) {
-            (32, false) if self.packs_weights() => 0.5,
-            (32, true) if self.accumulates() => 2.0,
-            _ => 0.0,
-        }
-    }
-
     /// Vector operations that pack an f32 register whose rows are transposed.
     pub fn packed_rows(&self) -> f64 {
         match self.target.generation {

@@ -84,7 +84,8 @@ impl Block<'_> {
             _ => 1.0,
         };
         let weight_registers = rhs.registers() as f64;
-        let packed_weights = weight_registers * machine.weight_packs(rhs.bits, p.passes);
+        // Two f32 registers are packed into one.
+        let packed_weights = if packs { 0.5 * weight_registers } else { 0.0 };
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
         let reloaded = match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
             true => weight_registers,
