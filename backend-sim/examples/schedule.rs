@@ -18,8 +18,6 @@ fn main() {
             .filter(|p| !p.is_empty())
         {
             let (name, value) = pair.split_once('=').unwrap();
-            if name == "temporaries" { machine.temporaries = value.parse().unwrap(); }
-            if name == "registers" { machine.registers = value.parse().unwrap(); }
             for (n, v) in machine.fitted() {
                 if n == name {
                     *v = value.parse().unwrap();

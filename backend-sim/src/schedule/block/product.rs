@@ -87,10 +87,11 @@ impl Block<'_> {
         // Two f32 registers are packed into one.
         let packed_weights = if packs { 0.5 * weight_registers } else { 0.0 };
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
-        let reloaded = match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
-            true => weight_registers,
-            false => 0.0,
-        };
+        let reloaded =
+            match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
+                true => weight_registers,
+                false => 0.0,
+            };
         let (lhs, rhs) = self.operands(lhs, rhs, p);
         let parts: Vec<u32> = match p.passes > 1.0 && kept {
             true => (lhs.groups())
@@ -155,11 +156,8 @@ impl Block<'_> {
             let weights = (self.timeline)
                 .take(Unit::Valu, weights, packed_weights * part_of_n)
                 .start;
-            let stored = (self.timeline).take(
-                Unit::Store,
-                weights,
-                EXACT_PARTS * reloaded * part_of_n,
-            );
+            let stored =
+                (self.timeline).take(Unit::Store, weights, EXACT_PARTS * reloaded * part_of_n);
             let weights = (self.timeline)
                 .take(Unit::Load, stored.start, p.passes * reloaded * part_of_n)
                 .start;

@@ -170,7 +170,10 @@ impl Walk<'_> {
                     true => self.machine.transposed_loads(),
                     false => self.machine.half_tile_loads(),
                 };
-                (loads, valu + self.machine.combined_halves(columns_of_elements))
+                (
+                    loads,
+                    valu + self.machine.combined_halves(columns_of_elements),
+                )
             }
             false => (1.0, 0.0),
         };
