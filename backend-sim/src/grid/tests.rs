@@ -242,3 +242,12 @@ fn cores_share_the_outermost_parallel_axis() {
     assert_eq!((one.steps(), one.cores), (6, 2));
     assert_eq!(one.assumptions, ["prefetched scalar 0 is taken to be zero"]);
 }
+
+#[test]
+fn cores_share_the_axis_that_divides_evenly() {
+    let text = kernel(&[5, 2], &[MAPS[1].0], &[]).to_pretty();
+    let module = Module::parse(&text.replace("<arbitrary>", "<parallel>")).unwrap();
+    let signature = Signature::read(&module).unwrap();
+    let one = Grid::new(&module, &signature, &Scalars::default(), 2).unwrap();
+    assert_eq!((one.steps(), one.cores), (5, 2));
+}

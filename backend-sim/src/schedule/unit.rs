@@ -86,12 +86,12 @@ const FITTED: [(&str, Fitted); 5] = [
             xlu_slots: 2.00,
             load_slots: 1.00,
             store_slots: 1.00,
-            valu_latency: 0.26,
+            valu_latency: 0.18,
             load_latency: 2.98,
             eup_latency: 5.93,
-            reduce_latency: 61.26,
-            transpose_latency: 121.91,
-            matmul_latency: 33.22,
+            reduce_latency: 123.02,
+            transpose_latency: 129.22,
+            matmul_latency: 36.25,
             region_cycles: 20.11,
             step_cycles: [-36.20, 17.50, 29.50, 7.10],
             spill_cycles: 0.00,
@@ -127,8 +127,8 @@ const FITTED: [(&str, Fitted); 5] = [
             load_slots: 3.00,
             store_slots: 1.00,
             valu_latency: 0.51,
-            load_latency: 2.29,
-            eup_latency: 4.89,
+            load_latency: 2.69,
+            eup_latency: 7.45,
             reduce_latency: 133.72,
             transpose_latency: 169.45,
             matmul_latency: 118.83,
@@ -147,13 +147,13 @@ const FITTED: [(&str, Fitted); 5] = [
             load_slots: 2.56,
             store_slots: 2.00,
             valu_latency: 0.03,
-            load_latency: 0.12,
+            load_latency: 0.01,
             eup_latency: 0.70,
             reduce_latency: 183.83,
             transpose_latency: 9.75,
             matmul_latency: 182.13,
-            region_cycles: 9.98,
-            step_cycles: [-4.50, 16.50, 23.28, 11.30],
+            region_cycles: 8.92,
+            step_cycles: [-3.30, 17.10, 23.03, 11.30],
             spill_cycles: 0.00,
         },
     ),
@@ -167,13 +167,13 @@ const FITTED: [(&str, Fitted); 5] = [
             load_slots: 2.03,
             store_slots: 2.00,
             valu_latency: 7.27,
-            load_latency: 0.85,
-            eup_latency: 5.02,
-            reduce_latency: 159.04,
-            transpose_latency: 0.58,
+            load_latency: 1.06,
+            eup_latency: 6.64,
+            reduce_latency: 137.17,
+            transpose_latency: 0.59,
             matmul_latency: 143.22,
-            region_cycles: 15.19,
-            step_cycles: [2.66, 24.40, 35.49, 3.90],
+            region_cycles: 15.49,
+            step_cycles: [2.66, 24.40, 35.49, 3.30],
             spill_cycles: 0.00,
         },
     ),
@@ -181,7 +181,7 @@ const FITTED: [(&str, Fitted); 5] = [
 
 /// Registers that the compiler keeps for what passes through, and the part of the result of an element-wise
 /// operation that is alive at a time: fitted to spill slots, before v6e and from then on.
-const PASSING: [(f64, f64); 2] = [(0.0, 0.05), (20.0, 0.15)];
+const PASSING: [(f64, f64); 2] = [(0.0, 0.1), (20.0, 0.15)];
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
@@ -284,10 +284,10 @@ impl Machine {
     /// Registers that the parts of an f32 register take which is split for an exact product.
     pub fn split_registers(&self) -> f64 {
         match self.target.generation {
-            Generation::V4 => 2.3,
-            Generation::V5e | Generation::V5p => 4.3,
-            Generation::V6e => 4.8,
-            _ => 3.4,
+            Generation::V4 => 2.7,
+            Generation::V5e | Generation::V5p => 4.9,
+            Generation::V6e => 5.8,
+            _ => 4.6,
         }
     }
 
@@ -304,15 +304,6 @@ impl Machine {
         match self.target.generation {
             Generation::V4 => 1.0,
             _ => 2.0,
-        }
-    }
-
-    /// Vector operations that pack an f32 register of weights, or its parts.
-    pub fn weight_packs(&self, bits: u32, passes: f64) -> f64 {
-        match (bits, passes > 1.0) {
-            (32, false) if self.packs_weights() => 0.5,
-            (32, true) if self.accumulates() => 2.0,
-            _ => 0.0,
         }
     }
 

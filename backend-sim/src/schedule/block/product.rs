@@ -78,10 +78,14 @@ impl Block<'_> {
         };
         let kept = (from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs))
             && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
-        // Of the parts of an exact operand, those that meet no other columns are dropped after their passes.
-        let parts_kept = if n_tiles > 1 { 1.0 } else { 0.5 };
+        // Parts of an exact operand that meet no other columns are dropped after their passes.
+        let parts_kept = match n_tiles {
+            1 => (1.0 / k_tiles as f64).min(0.5),
+            _ => 1.0,
+        };
         let weight_registers = rhs.registers() as f64;
-        let packed_weights = weight_registers * machine.weight_packs(rhs.bits, p.passes);
+        // Two f32 registers are packed into one.
+        let packed_weights = if packs { 0.5 * weight_registers } else { 0.0 };
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
         let reloaded =
             match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
@@ -92,11 +96,9 @@ impl Block<'_> {
         let parts: Vec<u32> = match p.passes > 1.0 && kept {
             true => (lhs.groups())
                 .map(|group| {
-                    let more = (parts_kept * machine.split_registers() - 1.0) * group.registers();
-                    let part = self.account.born(more, lhs.ready[group.index]);
-                    self.account
-                        .used(part, lhs.ready[group.index], lhs.ready[group.index]);
-                    part
+                    let each = (parts_kept * machine.split_registers() - 1.0).max(0.0);
+                    let more = each * group.registers();
+                    self.account.loaded(more)
                 })
                 .collect(),
             false => Vec::new(),
@@ -283,8 +285,8 @@ impl Block<'_> {
         // Along the contraction, both at once, for the first columns of the result; then the others.
         let mut lhs = Operand::new(&lhs, false);
         for k in 0..GROUPS {
-            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
             self.fetch(&mut rhs, k, [0, first], exact);
+            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
         }
         for k in 0..GROUPS {
             self.fetch(&mut rhs, k, [first, usize::MAX], exact);
