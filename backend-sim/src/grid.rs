@@ -313,9 +313,8 @@ pub(crate) fn dependents(module: &Module, function: Op, seeds: &[Value]) -> Vec<
 /// outermost that leaves no core with more steps than another; if none does, the outermost of several.
 fn split_axis(signature: &Signature, bounds: &[i64], cores: i64) -> Option<usize> {
     let parallel = signature.parallel();
-    let several = || {
-        (0..bounds.len()).filter(|&axis| parallel.get(axis) == Some(&true) && bounds[axis] > 1)
-    };
+    let several =
+        || (0..bounds.len()).filter(|&axis| parallel.get(axis) == Some(&true) && bounds[axis] > 1);
     (several().find(|&axis| bounds[axis] % cores == 0)).or_else(|| several().next())
 }
 
