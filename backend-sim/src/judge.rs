@@ -1,13 +1,12 @@
 //! [`judge`]: one kernel as the compiler gets it. Does it fit, how long does it take, what binds?
 //!
 //! Everything is read from the Mosaic module: [signature], [grid], [schedule] of each kind of step,
-//! [VMEM ledger](memory) with the registers that the schedule cannot hold, and the
+//! [VMEM ledger](crate::memory) with the registers that the schedule cannot hold, and the
 //! [pipeline] of copies around it. So it judges kernels of this library and those of anyone else alike.
 //!
 //! [signature]: crate::signature
 //! [grid]: crate::grid
 //! [schedule]: crate::schedule
-//! [memory]: crate::memory
 //! [pipeline]: crate::pipeline
 
 use thiserror::Error;

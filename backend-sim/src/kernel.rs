@@ -26,7 +26,11 @@ pub const CYCLES_ERROR: f64 = 0.10;
 
 /// Why there is no report on a kernel.
 #[derive(Clone, PartialEq, Debug, Error)]
-#[error("{kernel}: {error}")]
+#[error("{}", match error {
+    // It names the kernel itself.
+    JudgeError::Lower(error) => error.to_string(),
+    error => format!("{kernel}: {error}"),
+})]
 pub struct KernelError {
     /// Name of the kernel.
     pub kernel: String,
@@ -203,7 +207,7 @@ impl KernelReport {
     /// A report on the kernel of `module`, launched once, whatever made it.
     ///
     /// # Errors
-    /// As for [`judge`].
+    /// As for [`judge()`].
     pub fn of_module(
         module: &Module,
         target: &'static Target,

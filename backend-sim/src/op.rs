@@ -244,19 +244,25 @@ impl<P: Problem> Request<P> {
         }
     }
 
+    /// Whether each kernel has the limit that it needs.
+    pub const fn raises_limit(&self) -> bool {
+        self.raises_limit
+    }
+
     /// The limit to compile kernels with that use at most `used_bytes` of VMEM, bytes: the given or
-    /// the target's default one; where it may be raised, what leaves the room, in whole KiB.
+    /// the target's default one; where it may be raised, what leaves the room, in whole KiB, or the most that
+    /// such kernels may use if they use more.
     pub fn limit_for(&self, used_bytes: u64) -> u64 {
         let capacity = self.target.vmem_usable_bytes.value;
         let default = self.target.default_vmem_limit_bytes.value;
-        let limit = match (self.raises_limit, self.vmem_limit_bytes) {
-            (true, _) => {
-                let wanted = used_bytes.saturating_add(MARGIN_BYTES).min(capacity);
-                wanted.next_multiple_of(1 << 10).max(default)
-            }
-            (false, given) => given.unwrap_or(default),
-        };
-        limit.min(capacity)
+        let given = self.vmem_limit_bytes.unwrap_or(default).min(capacity);
+        if !self.raises_limit || used_bytes > given {
+            return given;
+        }
+        let wanted = used_bytes
+            .saturating_add(MARGIN_BYTES)
+            .next_multiple_of(1 << 10);
+        wanted.max(default).min(capacity)
     }
 
     /// A time that no schedule of a pass undercuts, seconds: its multiplications at the rate of the

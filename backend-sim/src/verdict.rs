@@ -8,10 +8,10 @@ use tilecast_core::target::Target;
 pub enum Verdict {
     /// It can: each kernel has the VMEM it needs, and the arrays have HBM.
     Fits,
+    /// The arrays need more HBM than a chip has; each kernel has its VMEM.
+    HbmOom,
     /// A kernel needs more VMEM than its limit.
     VmemOom,
-    /// The arrays need more HBM than a chip has.
-    HbmOom,
     /// The target does not take the kernel's blocks.
     Invalid,
 }

@@ -15,8 +15,8 @@ use super::output::print;
 /// Write an op for the TPU compiler
 ///
 /// As one StableHLO module with a custom call for each kernel, which XLA compiles and runs; or as the Mosaic text of
-/// each kernel alone. Block sizes that are not given are chosen as `tune` would, leaving room for register spills; those of
-/// the ops on given logits are 256,2048.
+/// each kernel alone. Block sizes that are not given are chosen as `tune` would within the target's default VMEM limit, leaving
+/// room for register spills; those of the ops on given logits are 256,2048.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast emit linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 \

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tilecast::Strategy;
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
-use tilecast::sim::memory::{SPILL_ERROR, is_open};
+use tilecast::sim::memory::{MARGIN_BYTES, SPILL_ERROR, is_open};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
@@ -35,16 +35,20 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
     schedule: &ScheduleArgs,
     request: &Request<P>,
 ) -> Result<Space<P::Blocks>, CliError> {
-    let strategies = match schedule.strategy {
-        StrategyChoice(Some(strategy)) => vec![strategy],
-        StrategyChoice(None) => Strategy::ALL.to_vec(),
-    };
     Ok(Space::new(
         request,
         passes(schedule.pass),
         schedule.blocks(|sizes| P::Blocks::of(sizes, request.target()))?,
-        &strategies,
+        &strategies(schedule),
     ))
+}
+
+/// The given strategy, or all.
+pub(crate) fn strategies(schedule: &ScheduleArgs) -> Vec<Strategy> {
+    match schedule.strategy {
+        StrategyChoice(Some(strategy)) => vec![strategy],
+        StrategyChoice(None) => Strategy::ALL.to_vec(),
+    }
 }
 
 /// Whether each pass is wanted.
@@ -105,6 +109,12 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
             request.device_problem().tokens()
         ));
     }
+    if request.raises_limit() {
+        lines.push(format!(
+            "limits leave {} for more register spills than predicted; --vmem-limit-kib N counts what fits N",
+            bytes_text(MARGIN_BYTES as f64)
+        ));
+    }
     lines.push("the time between kernels is not published; it is taken as 0".into());
     lines.extend(target_assumptions(request.target()));
     lines
@@ -150,6 +160,9 @@ pub(crate) fn target_assumptions(target: &Target) -> Vec<String> {
 
 /// A time for reading, three or four digits.
 pub(crate) fn time_text(seconds: f64) -> String {
+    if seconds == 0.0 {
+        return "0 s".into();
+    }
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),
@@ -207,7 +220,8 @@ pub(crate) fn row_text(row: &Row<impl PassBlocks>) -> String {
 
 /// What is left of a VMEM limit, and how sure that is; to follow a subject.
 pub(crate) fn fit_text(margin_bytes: i64, probability: f64) -> String {
-    let margin = bytes_text(margin_bytes.unsigned_abs() as f64);
+    let bytes = margin_bytes.unsigned_abs();
+    let margin = bytes_text(bytes as f64);
     let (side, room) = match margin_bytes {
         0.. => ("within", "left"),
         _ => ("over", "missing"),
@@ -218,7 +232,7 @@ pub(crate) fn fit_text(margin_bytes: i64, probability: f64) -> String {
         }
         false => String::new(),
     };
-    format!("is {side} its limit, {margin} ({margin_bytes} bytes) {room}{spills}")
+    format!("is {side} its limit, {margin} ({bytes} bytes) {room}{spills}")
 }
 
 /// Blocks as JSON.
@@ -262,6 +276,7 @@ mod tests {
     fn numbers_read_well() {
         assert_eq!(time_text(0.0123456), "12.35 ms");
         assert_eq!(time_text(1.5e-6), "1.500 us");
+        assert_eq!(time_text(0.0), "0 s");
         assert_eq!(count_text(1234567.4), "1,234,567");
         assert_eq!(count_text(12.0), "12");
     }

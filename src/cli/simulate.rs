@@ -8,12 +8,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Id};
+use tilecast::Strategy;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::sim::op::{OpReport, PassReport, Request, SimError};
 use tilecast::sim::problem::{PassBlocks, Problem, Unfused};
 use tilecast::sim::trace::{Process, chrome};
-use tilecast::sim::tune::{Row, best, nearest_fit};
+use tilecast::sim::tune::{Row, Space, best, nearest_fit};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
@@ -22,7 +23,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, time_text,
+    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
+    time_text,
 };
 use super::sizes::OfSizes;
 use tables::{Shown, bar};
@@ -171,7 +173,8 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
-    let simulation = Simulation::new(op, &request, row)?;
+    let strategies = strategies(&given.schedule);
+    let simulation = Simulation::new(op, &request, row, &strategies)?;
     write_trace(trace, args.target, || simulation.trace())?;
     match args.json {
         true => print_json(&simulation.document())?,
@@ -192,7 +195,13 @@ struct Simulation<'a, P: Problem = LinearCe> {
 }
 
 impl<'a, P: Problem> Simulation<'a, P> {
-    fn new(op: Op, request: &'a Request<P>, row: &'a Row<P::Blocks>) -> Result<Self, CliError> {
+    /// `strategies` are those that other blocks may have.
+    fn new(
+        op: Op,
+        request: &'a Request<P>,
+        row: &'a Row<P::Blocks>,
+        strategies: &[Strategy],
+    ) -> Result<Self, CliError> {
         let mut passes = Vec::new();
         if let Some(blocks) = row.forward {
             let report = request.forward(blocks).map_err(CliError::invalid)?;
@@ -203,7 +212,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
             passes.push(("backward", report));
         }
         let hint = match row.report.verdict {
-            Verdict::VmemOom => hint(request, row).map_err(CliError::invalid)?,
+            Verdict::VmemOom => hint(request, row, strategies)?,
             _ => None,
         };
         Ok(Self {
@@ -383,6 +392,7 @@ fn other_place<P: Problem>(
 fn hint<P: Problem>(
     request: &Request<P>,
     row: &Row<P::Blocks>,
+    strategies: &[Strategy],
 ) -> Result<Option<String>, SimError> {
     let mut hints = Vec::new();
     if let Some(blocks) = row.forward
@@ -395,7 +405,15 @@ fn hint<P: Problem>(
         && request.backward(plan)?.verdict == Verdict::VmemOom
     {
         let nearest = nearest_fit(request, plan.blocks, |blocks| {
-            request.backward(tilecast::sim::op::BackwardPlan { blocks, ..plan })
+            let space = Space::new(request, [false, true], [None, Some(blocks)], strategies);
+            let mut last = Err(SimError::NothingToTry);
+            for &plan in &space.backward {
+                last = request.backward(plan);
+                if matches!(&last, Ok(pass) if pass.verdict == Verdict::Fits) {
+                    break;
+                }
+            }
+            last
         })?;
         hints.extend(nearest.map(|blocks| format!("--backward-blocks {}", blocks_text(blocks))));
     }

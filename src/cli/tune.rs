@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// TPU generations, separated by commas: v4, v5e, v5p, v6e, v7x
     #[arg(long, value_name = "T[,T...]", required = true, value_delimiter = ',', value_parser = parse_target)]
     target: Vec<&'static Target>,
-    /// VMEM a kernel may use, KiB [default: the compiler's limit for each target, or more where a kernel gains from it]
+    /// VMEM a kernel may use, KiB [default: what it needs, with room for more register spills than predicted]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
     /// Rows of the table, per target

@@ -198,6 +198,7 @@ fn no_limit_is_raised_without_room_for_spills() {
     };
     assert!(verdicts(&given).contains(&Verdict::Fits));
     assert!(!verdicts(&raised).is_empty());
+    assert!((raised.iter().filter(near)).all(|row| row.vmem_margin_bytes < 0));
     assert!(
         verdicts(&raised)
             .iter()

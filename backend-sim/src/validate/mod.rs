@@ -1,6 +1,6 @@
 //! How far the model is from what it predicts.
 //!
-//! Every [point](point) is a kernel that the TPU compiler was given, with the VMEM it allocated and
+//! Every [point] is a kernel that the TPU compiler was given, with the VMEM it allocated and
 //! the cycles of its static schedule. The kernel is made again, [judged](crate::judge) like any other,
 //! and compared. Figures of the model are fitted to [`Set::Fit`] alone; it is judged on the other two
 //! sets. Next to the model stand two [baselines](Baselines) that anyone would try first, with work and

@@ -130,10 +130,10 @@ impl Simulation {
         if report.verdict == Verdict::VmemOom
             && let Some(reason) = &report.reason
         {
-            print(reason)?;
+            print(format_args!("{} {reason}", report.name))?;
         }
         let kernels = [self.shown()];
-        print(tables::tightest(&kernels))?;
+        print(format_args!("{}\n", tables::tightest(&kernels)))?;
         tables::print_kernels(&kernels, None)?;
         print("\nAssumptions")?;
         (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))

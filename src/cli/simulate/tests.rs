@@ -26,7 +26,8 @@ fn document(line: &str) -> Value {
         || (),
     )
     .unwrap();
-    Simulation::new(args.op.unwrap(), &request, &rows[0])
+    let strategies = strategies(&problem.schedule);
+    Simulation::new(args.op.unwrap(), &request, &rows[0], &strategies)
         .unwrap()
         .document()
 }
@@ -143,7 +144,7 @@ fn logits_that_do_not_fit_are_named_with_blocks_that_do() {
     );
     assert_eq!(
         over["hint"],
-        "nearest that fit: --blocks 1024,512,1024 --backward-blocks 512,512,2048"
+        "nearest that fit: --blocks 1024,512,1024 --backward-blocks 1024,512,1024"
     );
     assert!(over["total"]["time_s"].is_null());
 }

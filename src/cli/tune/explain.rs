@@ -45,6 +45,9 @@ fn second(rows: &[Row<impl PassBlocks>]) -> Option<String> {
     let against = |(name, first, second): (&str, f64, f64)| {
         format!("{name}, {} against {}", time_text(first), time_text(second))
     };
+    // What reads the same is the same.
+    let differs = |bound: &(&str, f64, f64)| time_text(bound.1) != time_text(bound.2);
+    bounds.retain(differs);
     let saved = bounds.first().copied().filter(|bound| bound.2 > bound.1);
     let because = match saved {
         Some(bound) => format!("less {}", against(bound)),
@@ -62,19 +65,29 @@ fn second(rows: &[Row<impl PassBlocks>]) -> Option<String> {
         (a, b) if a == b => format!("both are bound by {a}"),
         (a, b) => format!("the first is bound by {a}, the second by {b}"),
     };
-    let tie = match slower < TIE_PERCENT {
-        true => {
+    let tie = match (
+        slower < TIE_PERCENT,
+        first.vmem_used_bytes == second.vmem_used_bytes,
+    ) {
+        (false, _) => "",
+        (true, true) => "; so near that the model does not tell them apart",
+        (true, false) => {
             "; so near that the model does not tell them apart: take the one that uses less VMEM"
         }
-        false => "",
+    };
+    let used = match [memory(first), memory(second)] {
+        [a, b] if a == b => format!("both {a}"),
+        [a, b] => format!("{a} against {b}"),
+    };
+    let faster = match format!("{slower:.2}") {
+        percent if percent == "0.00" => "as fast".into(),
+        percent => format!("{percent} % faster"),
     };
     Some(format!(
-        "First against second ({}): {slower:.2} % faster, {because}{turns}. {}{}{tie}. VMEM: {} against {}.",
+        "First against second ({}): {faster}, {because}{turns}. {}{}{tie}. VMEM: {used}.",
         row_text(second),
         binds[..1].to_uppercase(),
         &binds[1..],
-        memory(first),
-        memory(second),
     ))
 }
 

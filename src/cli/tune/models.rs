@@ -10,7 +10,7 @@ use tilecast::sim::{Verdict, bytes_text};
 
 use super::super::Outcome;
 use super::super::args::{CliError, ProblemArgs};
-use super::super::output::{number, print_json, print_table, table};
+use super::super::output::{number, print, print_json, print_table, table};
 use super::super::report::{blocks_text, count_text, outcome, space, time_text};
 use super::super::sizes::OfSizes;
 use super::{Args, Tuned, request_of, row_json};
@@ -37,7 +37,15 @@ pub(super) fn run<P: Problem<Blocks: OfSizes>>(
     }
     match args.json {
         true => print_json(&document(args, &found))?,
-        false => print_models(&found)?,
+        false => {
+            print(format_args!(
+                "{}, {}: B={}, the best block sizes for each model\n",
+                args.op.name(),
+                args.problem.dtype,
+                args.problem.tokens
+            ))?;
+            print_models(&found)?;
+        }
     }
     let first = |tuned: &Tuned<P>| Some(tuned.rows.first()?.report.verdict);
     let worst = found.iter().filter_map(|(_, tuned)| first(tuned)).max();
