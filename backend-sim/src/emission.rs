@@ -3,8 +3,7 @@
 //!
 //! The compiler adds register spills to windows and scratch and checks the sum against the kernel's
 //! limit. How many it spills is predicted, with an error. So blocks are chosen against a lower limit, and
-//! the kernel asks for more than they need. The ops on given logits are not simulated yet; their blocks
-//! are in [`logits`].
+//! the kernel asks for more than they need. Those of the ops on given logits are in [`logits`].
 
 pub mod logits;
 

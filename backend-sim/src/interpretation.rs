@@ -20,6 +20,7 @@ use tilecast_core::spec::SpecError;
 use tilecast_core::target::{Generation, Target};
 
 use crate::execute::{Array, ExecuteError, Options, program};
+use crate::op::SimError;
 use crate::verdict::{Largest, vmem_reason};
 
 /// Why a problem is not interpreted.
@@ -32,6 +33,9 @@ pub enum InterpretError {
     /// The same, of an op on logits.
     #[error(transparent)]
     Logits(Box<LogitsError>),
+    /// The kernels cannot be judged.
+    #[error(transparent)]
+    Sim(Box<SimError>),
     /// The target does not take the blocks.
     #[error(transparent)]
     Tiling(#[from] SpecError),
@@ -66,6 +70,12 @@ pub enum InterpretError {
 impl From<LogitsError> for InterpretError {
     fn from(error: LogitsError) -> Self {
         Self::Logits(Box::new(error))
+    }
+}
+
+impl From<SimError> for InterpretError {
+    fn from(error: SimError) -> Self {
+        Self::Sim(Box::new(error))
     }
 }
 

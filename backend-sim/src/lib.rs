@@ -19,6 +19,7 @@
 //! | [`pipeline`], [`trace`] | steps and copies over time; the same for a trace viewer |
 //! | [`judge`](mod@judge) | all of that for one kernel |
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
+//! | [`problem`] | what an op is to all of this |
 //! | [`tune`] | the same for many block sizes |
 //! | [`emission`] | block sizes for a kernel that will be compiled |
 //! | [`validate`] | how far all of that is from what the compiler did, and from what ran |
@@ -37,6 +38,7 @@ pub mod memory;
 pub mod op;
 mod parts;
 pub mod pipeline;
+pub mod problem;
 mod reuse;
 pub mod schedule;
 pub mod signature;

@@ -1,4 +1,4 @@
-//! The fused cross-entropy on a chip: both passes, what is around the kernels, and memory.
+//! An op on a chip: both passes, what is around the kernels, and memory.
 //!
 //! A [`Request`] says what is computed and where. Tokens are split evenly over chips, and over the
 //! devices of a chip where it has several (v7x: two cores without megacore), each with a whole copy
@@ -16,8 +16,9 @@ use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::budget::{HbmLedger, HbmTerm};
 use tilecast_core::expr::{Expr, Int, Mask, Node};
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
+    Blocks, LinearCe, LinearCeError, LinearCeKernel, Strategy,
 };
+use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{ArrayId, Kernel, Program, Step};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
@@ -25,6 +26,7 @@ use tilecast_tpu::lower::F32Products;
 use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
 use crate::memory::MARGIN_BYTES;
 use crate::pipeline::devices_per_chip;
+use crate::problem::{PassBlocks, Problem, Unfused};
 use crate::reuse::Schedules;
 use crate::schedule::Machine;
 use crate::trace::Process;
@@ -45,6 +47,9 @@ pub enum SimError {
     /// The problem or its blocks are invalid for every target.
     #[error(transparent)]
     Problem(#[from] LinearCeError),
+    /// The same, of an op on logits.
+    #[error(transparent)]
+    Logits(Box<LogitsError>),
     /// Neither pass has a candidate.
     #[error("no pass is asked for")]
     NothingToTry,
@@ -64,11 +69,17 @@ pub enum SimError {
     Kernel(#[from] KernelError),
 }
 
+impl From<LogitsError> for SimError {
+    fn from(error: LogitsError) -> Self {
+        Self::Logits(Box::new(error))
+    }
+}
+
 /// What is computed and where.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
-    problem: LinearCe,
-    device_problem: LinearCe,
+pub struct Request<P = LinearCe> {
+    problem: P,
+    device_problem: P,
     target: &'static Target,
     chips: usize,
     vmem_limit_bytes: Option<u64>,
@@ -78,9 +89,9 @@ pub struct Request {
 
 /// How a backward pass is cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct BackwardPlan {
+pub struct BackwardPlan<B = Blocks> {
     /// Block sizes.
-    pub blocks: Blocks,
+    pub blocks: B,
     /// Columns of a chunk of delta, for [`Strategy::Streaming`]; `None` is [`Strategy::Combined`].
     pub chunk_columns: Option<usize>,
 }
@@ -95,10 +106,17 @@ impl BackwardPlan {
     }
 }
 
+impl<B: PassBlocks> BackwardPlan<B> {
+    /// Name of the structure of the pass, where there are several.
+    pub fn strategy_name(&self) -> Option<&'static str> {
+        B::strategy(self).map(Strategy::name)
+    }
+}
+
 /// One pass: its kernels and what is around them.
 #[derive(Clone, Debug)]
-pub struct PassReport {
-    program: Program<LinearCeKernel>,
+pub struct PassReport<K = LinearCeKernel> {
+    program: Program<K>,
     /// The kernels, in order of first launch.
     pub kernels: Vec<KernelReport>,
     /// Bytes that array operations between kernels read and write, on one device.
@@ -109,7 +127,7 @@ pub struct PassReport {
     pub verdict: Verdict,
 }
 
-impl PassReport {
+impl<K: Kernel> PassReport<K> {
     /// Time of the pass and its range; `None` if a kernel cannot run.
     pub fn time_s(&self) -> Option<[f64; 3]> {
         let mut total = [self.array_s; 3];
@@ -178,14 +196,14 @@ pub struct OpReport {
     pub total: Option<Total>,
 }
 
-impl Request {
+impl<P: Problem> Request<P> {
     /// `problem` on `chips` chips of `target`, kernels being allowed `vmem_limit_bytes` of VMEM or
     /// the compiler's default.
     ///
     /// # Errors
     /// More chips than tokens.
     pub fn new(
-        problem: LinearCe,
+        problem: P,
         target: &'static Target,
         chips: usize,
         vmem_limit_bytes: Option<u64>,
@@ -196,13 +214,7 @@ impl Request {
         }
         let chips = chips.max(1);
         let devices = chips * devices_per_chip(target);
-        let device_problem = LinearCe::new(
-            tokens.div_ceil(devices),
-            problem.hidden(),
-            problem.vocab(),
-            problem.dtype(),
-            *problem.options(),
-        )?;
+        let device_problem = problem.share(devices)?;
         Ok(Self {
             problem,
             device_problem,
@@ -256,7 +268,7 @@ impl Request {
     /// A time that no schedule of a pass undercuts, seconds: its multiplications at the rate of the
     /// matrix units, the scalar code of its grid steps, and the array operations around its kernels.
     /// `products` is the number of products over all of `x`, `w` and the logits.
-    pub(crate) fn floor_s(&self, program: &Program<LinearCeKernel>, products: u32) -> f64 {
+    pub(crate) fn floor_s(&self, program: &Program<P::Kernel>, products: u32) -> f64 {
         let target = self.target;
         let [fixed, window, ..] = Machine::new(target).step_cycles;
         let mut scalar_cycles = 0.0;
@@ -276,8 +288,7 @@ impl Request {
             (DType::F32, F32Products::Exact) => 6.0,
             _ => 1.0,
         };
-        let macs = [problem.tokens(), problem.hidden(), problem.vocab()];
-        let macs: f64 = macs.into_iter().map(|size| size as f64).product();
+        let macs = problem.product_macs();
         let rate = target.mxu_macs_per_cycle.value as f64;
         let cycles = f64::from(products) * passes * macs / rate + scalar_cycles;
         let cores = target.cores_per_device() as f64;
@@ -285,19 +296,19 @@ impl Request {
     }
 
     /// Time of the array operations around kernels, seconds. All cores of a device share the work.
-    fn array_s(&self, program: &Program<LinearCeKernel>) -> f64 {
+    fn array_s(&self, program: &Program<P::Kernel>) -> f64 {
         let cores = self.target.cores_per_device();
         let bytes_per_s = core_bytes_per_s(self.target, cores as u64) * cores as f64;
         array_bytes(program, program.steps()) as f64 / bytes_per_s
     }
 
     /// The whole problem.
-    pub const fn problem(&self) -> &LinearCe {
+    pub const fn problem(&self) -> &P {
         &self.problem
     }
 
     /// The share of one device.
-    pub const fn device_problem(&self) -> &LinearCe {
+    pub const fn device_problem(&self) -> &P {
         &self.device_problem
     }
 
@@ -315,7 +326,7 @@ impl Request {
     ///
     /// # Errors
     /// Blocks that no target could take.
-    pub fn forward(&self, blocks: Blocks) -> Result<PassReport, SimError> {
+    pub fn forward(&self, blocks: P::Blocks) -> Result<PassReport<P::Kernel>, SimError> {
         self.judge(
             self.forward_program(blocks)?,
             &mut Schedules::new(Machine::new(self.target)),
@@ -326,7 +337,10 @@ impl Request {
     ///
     /// # Errors
     /// Blocks that no target could take.
-    pub fn backward(&self, plan: BackwardPlan) -> Result<PassReport, SimError> {
+    pub fn backward(
+        &self,
+        plan: BackwardPlan<P::Blocks>,
+    ) -> Result<PassReport<P::Kernel>, SimError> {
         self.judge(
             self.backward_program(plan)?,
             &mut Schedules::new(Machine::new(self.target)),
@@ -335,42 +349,24 @@ impl Request {
 
     pub(crate) fn forward_program(
         &self,
-        blocks: Blocks,
-    ) -> Result<Program<LinearCeKernel>, SimError> {
-        let schedule = self.schedule(blocks, Strategy::Combined, None);
-        Ok(self.device_problem.forward(&schedule)?)
+        blocks: P::Blocks,
+    ) -> Result<Program<P::Kernel>, SimError> {
+        self.device_problem.forward(blocks, self.target)
     }
 
     pub(crate) fn backward_program(
         &self,
-        plan: BackwardPlan,
-    ) -> Result<Program<LinearCeKernel>, SimError> {
-        let schedule = self.schedule(plan.blocks, plan.strategy(), plan.chunk_columns);
-        Ok(self.device_problem.backward(&schedule)?)
-    }
-
-    fn schedule(
-        &self,
-        blocks: Blocks,
-        strategy: Strategy,
-        chunk_columns: Option<usize>,
-    ) -> Schedule {
-        Schedule {
-            forward: blocks,
-            backward: blocks,
-            strategy,
-            chunk_columns: chunk_columns.unwrap_or(blocks.v),
-            cores: self.target.cores_per_device(),
-            rows_per_sub_tile: rows_per_sub_tile(self.target),
-        }
+        plan: BackwardPlan<P::Blocks>,
+    ) -> Result<Program<P::Kernel>, SimError> {
+        self.device_problem.backward(plan, self.target)
     }
 
     /// The pass that is `program`, with the schedules that were made before for this request.
     pub(crate) fn judge(
         &self,
-        program: Program<LinearCeKernel>,
+        program: Program<P::Kernel>,
         schedules: &mut Schedules,
-    ) -> Result<PassReport, SimError> {
+    ) -> Result<PassReport<P::Kernel>, SimError> {
         let kernels = kernel::report_again(
             &program,
             self.target,
@@ -394,7 +390,11 @@ impl Request {
     ///
     /// # Errors
     /// A kernel that cannot be judged.
-    pub fn trace(&self, pass: &PassReport, steps: u64) -> Result<Vec<Process>, SimError> {
+    pub fn trace(
+        &self,
+        pass: &PassReport<P::Kernel>,
+        steps: u64,
+    ) -> Result<Vec<Process>, SimError> {
         Ok(kernel::trace(
             &pass.program,
             self.target,
@@ -407,7 +407,7 @@ impl Request {
     ///
     /// # Errors
     /// An array too large to count.
-    pub fn total(&self, passes: &[&PassReport]) -> Result<OpReport, SimError> {
+    pub fn total(&self, passes: &[&PassReport<P::Kernel>]) -> Result<OpReport, SimError> {
         let programs = passes.iter().map(|pass| &pass.program);
         let ledger = HbmLedger::new(programs, self.target)?;
         let devices = devices_per_chip(self.target) as u64;
@@ -460,17 +460,34 @@ impl Request {
         })
     }
 
-    /// What one chip would need in HBM if the logits were stored, by array; bytes.
-    pub fn unfused_hbm(&self, backward: bool) -> Vec<(&'static str, u128)> {
+    /// What one chip would need without fused kernels.
+    pub fn unfused(&self, backward: bool) -> Unfused {
         let devices = devices_per_chip(self.target) as u128;
-        let mut terms = self.device_problem.unfused_bytes(backward);
-        terms.iter_mut().for_each(|(_, bytes)| *bytes *= devices);
-        terms
+        let mut unfused = self.device_problem.unfused(backward);
+        unfused
+            .terms
+            .iter_mut()
+            .for_each(|(_, bytes)| *bytes *= devices);
+        unfused.traffic_bytes = unfused.traffic_bytes.map(|bytes| bytes * devices);
+        unfused
+    }
+
+    /// The same with the gradient in the other of two places, and what that is called; see
+    /// [`Problem::other_place`].
+    pub fn other_place(&self) -> Option<(&'static str, Self)> {
+        let (name, problem) = self.problem.other_place()?;
+        let (_, device_problem) = self.device_problem.other_place()?;
+        let other = Self {
+            problem,
+            device_problem,
+            ..*self
+        };
+        Some((name, other))
     }
 }
 
 /// Bytes that the steps other than launches read and write.
-fn array_bytes(program: &Program<LinearCeKernel>, steps: &[Step<LinearCeKernel>]) -> u64 {
+fn array_bytes<K: Kernel>(program: &Program<K>, steps: &[Step<K>]) -> u64 {
     let bytes = |id: ArrayId| program.arrays()[id.index()].bytes();
     (steps.iter())
         .map(|step| match step {

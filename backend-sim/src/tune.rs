@@ -11,11 +11,13 @@
 
 use std::cmp::Ordering;
 
-use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Strategy, candidates};
+use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Strategy};
+use tilecast_core::program::Kernel;
 
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
 use crate::op::{BackwardPlan, OpReport, PassReport, Request, SimError};
+use crate::problem::{BlockSizes, PassBlocks, Problem};
 use crate::reuse::Schedules;
 use crate::schedule::Machine;
 use crate::verdict::Verdict;
@@ -28,32 +30,32 @@ const CHUNK_SHARE_PERCENT: usize = 10;
 
 /// What is tried.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct Space<B = Blocks> {
     /// Blocks of the forward pass; empty leaves the pass out.
-    pub forward: Vec<Blocks>,
+    pub forward: Vec<B>,
     /// Plans of the backward pass; empty leaves the pass out.
-    pub backward: Vec<BackwardPlan>,
+    pub backward: Vec<BackwardPlan<B>>,
 }
 
-impl Space {
+impl<B: PassBlocks> Space<B> {
     /// Every candidate for the passes that are wanted, of the given strategies. Blocks that are given
     /// are the only ones tried.
-    pub fn new(
-        request: &Request,
+    pub fn new<P: Problem<Blocks = B>>(
+        request: &Request<P>,
         [forward, backward]: [bool; 2],
-        [forward_blocks, backward_blocks]: [Option<Blocks>; 2],
+        [forward_blocks, backward_blocks]: [Option<B>; 2],
         strategies: &[Strategy],
     ) -> Self {
         let problem = request.device_problem();
-        let blocks = |wanted: bool, given: Option<Blocks>| match (wanted, given) {
+        let blocks = |wanted: bool, given: Option<B>| match (wanted, given) {
             (false, _) => Vec::new(),
             (true, Some(blocks)) => vec![blocks],
-            (true, None) => candidates(problem, request.target()),
+            (true, None) => problem.candidates(request.target()),
         };
         Self {
             forward: blocks(forward, forward_blocks),
             backward: (blocks(backward, backward_blocks).into_iter())
-                .flat_map(|blocks| plans(problem, blocks, strategies))
+                .flat_map(|blocks| problem.plans(blocks, strategies))
                 .collect(),
         }
     }
@@ -69,8 +71,12 @@ impl Space {
     }
 }
 
-/// The backward plans of given blocks.
-fn plans(problem: &LinearCe, blocks: Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
+/// The backward plans of given blocks of the fused head.
+pub(crate) fn plans(
+    problem: &LinearCe,
+    blocks: Blocks,
+    strategies: &[Strategy],
+) -> Vec<BackwardPlan> {
     let mut plans = Vec::new();
     for strategy in strategies {
         match strategy {
@@ -111,11 +117,11 @@ fn chunk_columns(problem: &LinearCe, v: usize) -> Vec<usize> {
 
 /// The op with one candidate for one pass and the best for the other.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub struct Row<B = Blocks> {
     /// Blocks of the forward pass, if it is wanted.
-    pub forward: Option<Blocks>,
+    pub forward: Option<B>,
     /// Plan of the backward pass, if it is wanted.
-    pub backward: Option<BackwardPlan>,
+    pub backward: Option<BackwardPlan<B>>,
     /// The op.
     pub report: OpReport,
     /// Most VMEM that a kernel uses, bytes.
@@ -132,12 +138,12 @@ pub struct Row {
     pub ledgers: Vec<(String, VmemLedger)>,
 }
 
-impl Row {
-    fn new(
-        request: &Request,
-        forward: Option<Blocks>,
-        backward: Option<BackwardPlan>,
-        passes: &[&PassReport],
+impl<B: PassBlocks> Row<B> {
+    fn new<P: Problem<Blocks = B>>(
+        request: &Request<P>,
+        forward: Option<B>,
+        backward: Option<BackwardPlan<B>>,
+        passes: &[&PassReport<P::Kernel>],
     ) -> Result<Self, SimError> {
         let mut bounds = Bounds::default();
         passes.iter().for_each(|pass| bounds.add(&pass.bounds()));
@@ -148,7 +154,7 @@ impl Row {
             let kernels = passes.iter().flat_map(|pass| &pass.kernels);
             kernels.map(|kernel| &kernel.vmem)
         };
-        let largest = |pass: &&PassReport| {
+        let largest = |pass: &&PassReport<P::Kernel>| {
             let kernel = (pass.kernels.iter()).max_by_key(|kernel| kernel.vmem.used_bytes())?;
             Some((kernel.name.clone(), kernel.vmem.clone()))
         };
@@ -208,9 +214,9 @@ impl Counts {
 
 /// What a search for the best found.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Best {
+pub struct Best<B = Blocks> {
     /// What was judged, best first; as many rows of it as were asked for are those of [`tune`].
-    pub rows: Vec<Row>,
+    pub rows: Vec<Row<B>>,
     /// Candidates that were not judged: even without waiting for anything they are slower than the
     /// last of the rows that were asked for.
     pub slower: usize,
@@ -220,11 +226,11 @@ pub struct Best {
 ///
 /// # Errors
 /// Blocks that no target could take.
-pub fn tune(
-    request: &Request,
-    space: &Space,
+pub fn tune<P: Problem>(
+    request: &Request<P>,
+    space: &Space<P::Blocks>,
     progress: impl FnMut(),
-) -> Result<Vec<Row>, SimError> {
+) -> Result<Vec<Row<P::Blocks>>, SimError> {
     Ok(search(request, space, usize::MAX, progress)?.rows)
 }
 
@@ -233,12 +239,12 @@ pub fn tune(
 ///
 /// # Errors
 /// As for [`tune`].
-pub fn best(
-    request: &Request,
-    space: &Space,
+pub fn best<P: Problem>(
+    request: &Request<P>,
+    space: &Space<P::Blocks>,
     top: usize,
     progress: impl FnMut(),
-) -> Result<Best, SimError> {
+) -> Result<Best<P::Blocks>, SimError> {
     let best = search(request, space, top.max(1), progress)?;
     match best.rows.first() {
         Some(row) if row.report.verdict != Verdict::Fits && best.slower > 0 => {
@@ -248,14 +254,14 @@ pub fn best(
     }
 }
 
-fn search(
-    request: &Request,
-    space: &Space,
+fn search<P: Problem>(
+    request: &Request<P>,
+    space: &Space<P::Blocks>,
     top: usize,
     mut progress: impl FnMut(),
-) -> Result<Best, SimError> {
+) -> Result<Best<P::Blocks>, SimError> {
     let mut schedules = Schedules::new(Machine::new(request.target()));
-    let time = |passes: &[&PassReport]| -> Result<Option<f64>, SimError> {
+    let time = |passes: &[&PassReport<P::Kernel>]| -> Result<Option<f64>, SimError> {
         Ok(request.total(passes)?.total.map(|total| total.time_s))
     };
     let programs: Result<Vec<_>, _> = (space.forward.iter())
@@ -286,13 +292,13 @@ fn search(
         &mut progress,
     )?;
     let best_backward = fastest(&backward, |pass| Row::new(request, None, None, &[pass]))?;
-    let row = |i: Option<usize>, j: Option<usize>| -> Result<Option<Row>, SimError> {
+    let row = |i: Option<usize>, j: Option<usize>| -> Result<Option<Row<P::Blocks>>, SimError> {
         let judged = [
             i.map(|i| forward[i].as_ref()),
             j.map(|j| backward[j].as_ref()),
         ];
         let wanted = judged.into_iter().flatten();
-        let Some(passes) = wanted.collect::<Option<Vec<&PassReport>>>() else {
+        let Some(passes) = wanted.collect::<Option<Vec<&PassReport<P::Kernel>>>>() else {
             return Ok(None);
         };
         let blocks = i.map(|i| space.forward[i]);
@@ -317,15 +323,15 @@ fn search(
 
 /// Judges candidates of one pass, those with the lowest floor first, until `top` fit and the floors
 /// of all others are above their times. Reports are in the order of the candidates.
-fn candidates_judged<P>(
+fn candidates_judged<P, K: Kernel>(
     programs: Vec<P>,
     top: usize,
     floor_s: impl Fn(&P) -> f64,
-    mut judge: impl FnMut(P) -> Result<PassReport, SimError>,
-    time_s: impl Fn(&PassReport) -> Result<Option<f64>, SimError>,
+    mut judge: impl FnMut(P) -> Result<PassReport<K>, SimError>,
+    time_s: impl Fn(&PassReport<K>) -> Result<Option<f64>, SimError>,
     progress: &mut impl FnMut(),
-) -> Result<Vec<Option<PassReport>>, SimError> {
-    let mut reports: Vec<Option<PassReport>> = programs.iter().map(|_| None).collect();
+) -> Result<Vec<Option<PassReport<K>>>, SimError> {
+    let mut reports: Vec<Option<PassReport<K>>> = programs.iter().map(|_| None).collect();
     let floors = programs.iter().map(floor_s).collect::<Vec<f64>>();
     let mut candidates: Vec<(usize, P)> = programs.into_iter().enumerate().collect();
     candidates.sort_by(|(i, _), (j, _)| floors[*i].total_cmp(&floors[*j]));
@@ -346,11 +352,11 @@ fn candidates_judged<P>(
 }
 
 /// The best of those judged of one pass, were it alone.
-fn fastest(
-    passes: &[Option<PassReport>],
-    row: impl Fn(&PassReport) -> Result<Row, SimError>,
+fn fastest<K: Kernel, B: PassBlocks>(
+    passes: &[Option<PassReport<K>>],
+    row: impl Fn(&PassReport<K>) -> Result<Row<B>, SimError>,
 ) -> Result<Option<usize>, SimError> {
-    let mut best: Option<(usize, Row)> = None;
+    let mut best: Option<(usize, Row<B>)> = None;
     for (i, pass) in passes.iter().enumerate() {
         let Some(pass) = pass else { continue };
         let row = row(pass)?;
@@ -366,26 +372,34 @@ fn fastest(
 ///
 /// # Errors
 /// Those of `pass`.
-pub fn nearest_fit(
-    request: &Request,
-    blocks: Blocks,
-    pass: impl Fn(Blocks) -> Result<PassReport, SimError>,
-) -> Result<Option<Blocks>, SimError> {
-    let lanes = request.target().lanes.value;
+pub fn nearest_fit<P: Problem>(
+    request: &Request<P>,
+    blocks: P::Blocks,
+    pass: impl Fn(P::Blocks) -> Result<PassReport<P::Kernel>, SimError>,
+) -> Result<Option<P::Blocks>, SimError> {
+    let target = request.target();
+    let lanes = target.lanes.value;
     let halved = |size: usize, times: u32| {
         let half = size >> times;
         (half > 0 && half.is_multiple_of(lanes) || times == 0).then_some(half)
     };
-    let most = usize::BITS - blocks.b.max(blocks.h).max(blocks.v).leading_zeros();
+    let BlockSizes { b, h, v } = blocks.sizes();
+    let most = usize::BITS - b.max(h.unwrap_or(0)).max(v).leading_zeros();
     for halvings in 1..=most {
-        for v in (0..=halvings).rev() {
-            for b in (0..=halvings - v).rev() {
+        for of_v in (0..=halvings).rev() {
+            for of_b in (0..=halvings - of_v).rev() {
+                let of_h = halvings - of_v - of_b;
                 let smaller = || {
-                    Some(Blocks {
-                        b: halved(blocks.b, b)?,
-                        h: halved(blocks.h, halvings - v - b)?,
-                        v: halved(blocks.v, v)?,
-                    })
+                    let sizes = BlockSizes {
+                        b: halved(b, of_b)?,
+                        h: match h {
+                            Some(h) => Some(halved(h, of_h)?),
+                            None if of_h == 0 => None,
+                            None => return None,
+                        },
+                        v: halved(v, of_v)?,
+                    };
+                    Some(P::Blocks::of_sizes(sizes, target))
                 };
                 if let Some(smaller) = smaller()
                     && pass(smaller)?.verdict == Verdict::Fits

@@ -119,20 +119,6 @@ impl Op {
 
     /// The ops on given logits.
     pub(crate) const ON_LOGITS: [Self; 3] = [Self::LogitsCe, Self::Grpo, Self::Entropy];
-
-    /// Refuses what a command does for the fused head only, so far.
-    ///
-    /// # Errors
-    /// For any other op.
-    pub(crate) fn require_head(self, command: &str) -> Result<(), CliError> {
-        match self {
-            Self::LinearCe => Ok(()),
-            _ => Err(CliError::invalid(format_args!(
-                "{command} is not available for {} yet, only for linear-ce; run, check, emit and compile take {0}",
-                self.name()
-            ))),
-        }
-    }
 }
 
 /// What computes it.

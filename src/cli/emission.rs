@@ -7,16 +7,17 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tilecast::Schedule;
 use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeKernel};
-use tilecast::core::kernels::softmax::{self, SoftmaxKernel};
+use tilecast::core::kernels::softmax::SoftmaxKernel;
 use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::emission::{Choice, choose, logits};
 use tilecast::sim::op::Request;
+use tilecast::sim::problem::{self, PassBlocks};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
-use tilecast::{Blocks, Schedule};
 
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
 use super::logits::given_blocks;
@@ -151,25 +152,17 @@ pub(crate) struct BlockSizes {
     v: usize,
 }
 
-impl From<Blocks> for BlockSizes {
-    fn from(Blocks { b, h, v }: Blocks) -> Self {
-        Self { b, h: Some(h), v }
-    }
-}
-
-impl From<softmax::Blocks> for BlockSizes {
-    fn from(blocks: softmax::Blocks) -> Self {
-        let softmax::Blocks { b, v, .. } = blocks;
-        Self { b, h: None, v }
+impl<B: PassBlocks> From<B> for BlockSizes {
+    fn from(blocks: B) -> Self {
+        let problem::BlockSizes { b, h, v } = blocks.sizes();
+        Self { b, h, v }
     }
 }
 
 impl fmt::Display for BlockSizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.h {
-            Some(h) => write!(f, "{},{h},{}", self.b, self.v),
-            None => write!(f, "{},{}", self.b, self.v),
-        }
+        let Self { b, h, v } = *self;
+        problem::BlockSizes { b, h, v }.fmt(f)
     }
 }
 

@@ -16,7 +16,7 @@ use super::output::print;
 ///
 /// As one StableHLO module with a custom call for each kernel, which XLA compiles and runs; or as the Mosaic text of
 /// each kernel alone. Block sizes that are not given are chosen as `tune` would within the target's default VMEM limit, leaving
-/// room for register spills; those of the ops on given logits are 256,2048.
+/// room for register spills.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast emit linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 \

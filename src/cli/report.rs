@@ -1,39 +1,44 @@
 //! What `simulate` and `tune` share: numbers for reading, pieces of JSON, and what the model assumes.
 
 use serde_json::{Value, json};
+use tilecast::Strategy;
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
 use tilecast::sim::memory::{MARGIN_BYTES, SPILL_ERROR, is_open};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
+use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
-use tilecast::{Blocks, Strategy};
 
 use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
-use super::sizes::Sizes;
+use super::sizes::OfSizes;
 
-/// A request for the problem of `args` on `target`.
-pub(crate) fn request(
+/// A request for `problem`, that of `args`, on `target`.
+pub(crate) fn request<P: Problem>(
+    problem: P,
     args: &ProblemArgs,
     target: &'static Target,
     vmem_limit_kib: Option<u32>,
-) -> Result<Request, CliError> {
+) -> Result<Request<P>, CliError> {
     let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
     let chips = args.chips as usize;
-    Request::new(args.problem()?, target, chips, limit_bytes).map_err(CliError::invalid)
+    Request::new(problem, target, chips, limit_bytes).map_err(CliError::invalid)
 }
 
 /// What is tried: given blocks and strategy, else all.
 ///
 /// # Errors
 /// Block sizes of another op.
-pub(crate) fn space(schedule: &ScheduleArgs, request: &Request) -> Result<Space, CliError> {
+pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
+    schedule: &ScheduleArgs,
+    request: &Request<P>,
+) -> Result<Space<P::Blocks>, CliError> {
     Ok(Space::new(
         request,
         passes(schedule.pass),
-        schedule.blocks(Sizes::of_head)?,
+        schedule.blocks(|sizes| P::Blocks::of(sizes, request.target()))?,
         &strategies(schedule),
     ))
 }
@@ -60,25 +65,25 @@ pub(crate) fn outcome(verdict: Verdict) -> Outcome {
 }
 
 /// One line on what is computed where.
-pub(crate) fn headline(op: Op, request: &Request) -> String {
+pub(crate) fn headline(op: Op, request: &Request<impl Problem>) -> String {
     let problem = request.problem();
     let chips = match request.chips() {
         1 => String::new(),
         chips => format!(" x {chips} chips"),
     };
+    let hidden = (problem.hidden()).map_or(String::new(), |hidden| format!("H={hidden} "));
     format!(
-        "{} on {}{chips}, {}: B={} H={} V={}",
+        "{} on {}{chips}, {}: B={} {hidden}V={}",
         op.name(),
         request.target(),
         problem.dtype(),
         problem.tokens(),
-        problem.hidden(),
         problem.vocab()
     )
 }
 
 /// What the prediction takes for granted.
-pub(crate) fn assumptions(request: &Request) -> Vec<String> {
+pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
     let mut lines = Vec::new();
     let devices = devices_per_chip(request.target());
     if request.chips() > 1 || devices > 1 {
@@ -91,8 +96,15 @@ pub(crate) fn assumptions(request: &Request) -> Vec<String> {
             part(devices, "devices per chip"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let [each, sum] = match request.problem().hidden() {
+            Some(_) => [
+                ", each with all of w",
+                "; the sum of dw over them is not counted",
+            ],
+            None => [""; 2],
+        };
         lines.push(format!(
-            "the batch is split over {}, each with all of w; {} tokens each; the sum of dw over them is not counted",
+            "the batch is split over {}{each}; {} tokens each{sum}",
             parts.join(" x "),
             request.device_problem().tokens()
         ));
@@ -177,13 +189,13 @@ pub(crate) fn count_text(value: f64) -> String {
     text
 }
 
-/// `b,h,v`, as `--blocks` takes it.
-pub(crate) fn blocks_text(blocks: Blocks) -> String {
-    format!("{},{},{}", blocks.b, blocks.h, blocks.v)
+/// `b,h,v` or `b,v`, as `--blocks` takes it.
+pub(crate) fn blocks_text(blocks: impl PassBlocks) -> String {
+    blocks.sizes().to_string()
 }
 
 /// A configuration in one phrase.
-pub(crate) fn row_text(row: &Row) -> String {
+pub(crate) fn row_text(row: &Row<impl PassBlocks>) -> String {
     let forward = row
         .forward
         .map(|blocks| format!("forward {}", blocks_text(blocks)));
@@ -192,10 +204,11 @@ pub(crate) fn row_text(row: &Row) -> String {
             Some(columns) => format!(", chunks of {columns} columns"),
             None => String::new(),
         };
+        let strategy = plan.strategy_name().map(|name| format!(" {name}"));
         format!(
-            "backward {} {}{chunk}",
+            "backward {}{}{chunk}",
             blocks_text(plan.blocks),
-            plan.strategy().name()
+            strategy.unwrap_or_default()
         )
     });
     [forward, backward]
@@ -223,10 +236,10 @@ pub(crate) fn fit_text(margin_bytes: i64, probability: f64) -> String {
 }
 
 /// Blocks as JSON.
-pub(crate) fn blocks_json(blocks: Option<Blocks>) -> Value {
+pub(crate) fn blocks_json(blocks: Option<BlockSizes>) -> Value {
     blocks.map_or(
         Value::Null,
-        |Blocks { b, h, v }| json!({ "b": b, "h": h, "v": v }),
+        |BlockSizes { b, h, v }| json!({ "b": b, "h": h, "v": v }),
     )
 }
 
@@ -250,7 +263,7 @@ pub(crate) fn expected_error_json() -> Value {
 }
 
 /// Shape of the problem as JSON.
-pub(crate) fn shape_json(request: &Request) -> Value {
+pub(crate) fn shape_json(request: &Request<impl Problem>) -> Value {
     let problem = request.problem();
     json!({ "tokens": problem.tokens(), "hidden": problem.hidden(), "vocab": problem.vocab() })
 }

@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as _, Command, FromArgMatches, Id};
 use tilecast::Strategy;
+use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::sim::op::{OpReport, PassReport, Request, SimError};
+use tilecast::sim::problem::{PassBlocks, Problem, Unfused};
 use tilecast::sim::trace::{Process, chrome};
 use tilecast::sim::tune::{Row, Space, best, nearest_fit};
 use tilecast::sim::{Verdict, bytes_text};
@@ -24,6 +26,7 @@ use super::report::{
     assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
     time_text,
 };
+use super::sizes::OfSizes;
 use tables::{Shown, bar};
 
 /// Grid steps at each end of a kernel that a trace shows.
@@ -116,18 +119,11 @@ impl FromArgMatches for OptionalProblem {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let trace = args.trace.as_deref().map(Output::new).transpose()?;
-    let write = |processes: &dyn Fn() -> Result<Vec<Process>, CliError>| match &trace {
-        Some(file) => {
-            let text = chrome(&processes()?, args.target.clock_hz.value);
-            file.write(|to| to.write_all(text.as_bytes()))
-        }
-        None => Ok(()),
-    };
     if let Some(path) = &args.mosaic {
         let limit_bytes = args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
         let scalars = args.scalars.as_deref();
         let simulation = mosaic::Simulation::new(path, scalars, args.target, limit_bytes)?;
-        write(&|| simulation.trace())?;
+        write_trace(trace.as_ref(), args.target, || simulation.trace())?;
         match args.json {
             true => print_json(&simulation.document())?,
             false => simulation.print()?,
@@ -139,7 +135,6 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
             "nothing to simulate: give an op and its shape, or a kernel with --mosaic FILE",
         )
     })?;
-    op.require_head("simulate")?;
     let Some(problem) = &args.problem.0 else {
         return Err(CliError::invalid(format_args!(
             "{} needs a shape: give --tokens",
@@ -147,15 +142,40 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         )));
     };
     args.given.check(op)?;
-    let request = request(problem, args.target, args.vmem_limit_kib)?;
-    let space = space(&problem.schedule, &request)?;
+    match op {
+        Op::LinearCe => run_on(op, problem.problem()?, problem, args, trace.as_ref()),
+        _ => run_on(op, problem.on_logits(op)?, problem, args, trace.as_ref()),
+    }
+}
+
+/// Writes what kernels do over time, if that is asked for.
+fn write_trace(
+    trace: Option<&Output>,
+    target: &Target,
+    processes: impl FnOnce() -> Result<Vec<Process>, CliError>,
+) -> Result<(), CliError> {
+    let Some(file) = trace else { return Ok(()) };
+    let text = chrome(&processes()?, target.clock_hz.value);
+    file.write(|to| to.write_all(text.as_bytes()))
+}
+
+/// Runs with `problem`, which the options `given` describe.
+fn run_on<P: Problem<Blocks: OfSizes>>(
+    op: Op,
+    problem: P,
+    given: &ProblemArgs,
+    args: &Args,
+    trace: Option<&Output>,
+) -> Result<Outcome, CliError> {
+    let request = request(problem, given, args.target, args.vmem_limit_kib)?;
+    let space = space(&given.schedule, &request)?;
     let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
     let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
-    let strategies = strategies(&problem.schedule);
+    let strategies = strategies(&given.schedule);
     let simulation = Simulation::new(op, &request, row, &strategies)?;
-    write(&|| simulation.trace())?;
+    write_trace(trace, args.target, || simulation.trace())?;
     match args.json {
         true => print_json(&simulation.document())?,
         false => simulation.print()?,
@@ -164,20 +184,22 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 /// A configuration and everything that is known about it.
-struct Simulation<'a> {
+struct Simulation<'a, P: Problem = LinearCe> {
     op: Op,
-    request: &'a Request,
-    row: &'a Row,
-    passes: Vec<(&'static str, PassReport)>,
+    request: &'a Request<P>,
+    row: &'a Row<P::Blocks>,
+    passes: Vec<(&'static str, PassReport<P::Kernel>)>,
+    /// With the gradient in the other of two places: what that is called, and HBM in bytes.
+    other_place: Option<(&'static str, u64)>,
     hint: Option<String>,
 }
 
-impl<'a> Simulation<'a> {
+impl<'a, P: Problem> Simulation<'a, P> {
     /// `strategies` are those that other blocks may have.
     fn new(
         op: Op,
-        request: &'a Request,
-        row: &'a Row,
+        request: &'a Request<P>,
+        row: &'a Row<P::Blocks>,
         strategies: &[Strategy],
     ) -> Result<Self, CliError> {
         let mut passes = Vec::new();
@@ -197,6 +219,7 @@ impl<'a> Simulation<'a> {
             op,
             request,
             row,
+            other_place: other_place(request, row)?,
             passes,
             hint,
         })
@@ -212,7 +235,7 @@ impl<'a> Simulation<'a> {
             };
             kernels.extend(report.kernels.iter().map(|kernel| Shown {
                 pass: Some(pass),
-                blocks,
+                blocks: blocks.map(|blocks| blocks.sizes()),
                 kernel,
             }));
         }
@@ -318,25 +341,59 @@ impl<'a> Simulation<'a> {
             ]);
         }
         print_table(&table)?;
+        if let Some((name, used_bytes)) = self.other_place {
+            let used = bytes_text(used_bytes as f64);
+            print(format_args!("{name}: {used}"))?;
+        }
         let unfused = self.unfused();
         print(format_args!(
-            "Without fusion, logits stored: {}, of which {}",
-            bytes_text(sum(&unfused) as f64),
-            (unfused.iter())
-                .filter(|(name, _)| name.contains("logits"))
+            "Without fusion, {}: {}, of which {}{}",
+            unfused.assumption,
+            bytes_text(unfused.used_bytes() as f64),
+            (unfused.terms.iter())
+                .filter(|(name, _)| name.ends_with(", f32"))
                 .map(|(name, bytes)| format!("{name} {}", bytes_text(*bytes as f64)))
                 .collect::<Vec<_>>()
-                .join("; ")
+                .join("; "),
+            match self.unfused_s() {
+                Some(seconds) => format!("; {} at the rate of HBM", time_text(seconds)),
+                None => String::new(),
+            }
         ))
     }
 
-    fn unfused(&self) -> Vec<(&'static str, u128)> {
-        self.request.unfused_hbm(self.row.backward.is_some())
+    fn unfused(&self) -> Unfused {
+        self.request.unfused(self.row.backward.is_some())
+    }
+
+    /// Time of that if nothing but memory takes any.
+    fn unfused_s(&self) -> Option<f64> {
+        let bytes = self.unfused().traffic_bytes?;
+        Some(bytes as f64 / self.request.target().hbm_bytes_per_s.value)
     }
 }
 
+/// HBM with the gradient in the other of two places, where there are two.
+fn other_place<P: Problem>(
+    request: &Request<P>,
+    row: &Row<P::Blocks>,
+) -> Result<Option<(&'static str, u64)>, SimError> {
+    let (Some((name, request)), Some(plan)) = (request.other_place(), row.backward) else {
+        return Ok(None);
+    };
+    let backward = request.backward(plan)?;
+    let forward = row.forward.map(|blocks| request.forward(blocks));
+    let forward = forward.transpose()?;
+    let passes: Vec<_> = forward.iter().chain([&backward]).collect();
+    Ok(Some((name, request.total(&passes)?.hbm.used_bytes)))
+}
+
 /// For blocks that need too much VMEM, the nearest that do not.
-fn hint(request: &Request, row: &Row, strategies: &[Strategy]) -> Result<Option<String>, SimError> {
+fn hint<P: Problem>(
+    request: &Request<P>,
+    row: &Row<P::Blocks>,
+    strategies: &[Strategy],
+) -> Result<Option<String>, SimError> {
     let mut hints = Vec::new();
     if let Some(blocks) = row.forward
         && request.forward(blocks)?.verdict == Verdict::VmemOom
@@ -366,10 +423,6 @@ fn hint(request: &Request, row: &Row, strategies: &[Strategy]) -> Result<Option<
         _ => "fit",
     };
     Ok(Some(format!("nearest that {fits}: {}", hints.join(" "))))
-}
-
-fn sum(terms: &[(&str, u128)]) -> u128 {
-    terms.iter().map(|&(_, bytes)| bytes).sum()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! `--blocks`: sizes of one op or of another.
 
 use tilecast::Blocks;
+use tilecast::core::kernels::softmax;
+use tilecast::core::target::Target;
+use tilecast::sim::problem::PassBlocks;
 
 use super::args::CliError;
 
@@ -40,6 +43,28 @@ impl Sizes {
                  vocabulary (the time block and the block size): 128,2048",
             )),
         }
+    }
+}
+
+/// Blocks that can be given as sizes.
+pub(crate) trait OfSizes: PassBlocks {
+    /// The blocks, as `target` takes them.
+    ///
+    /// # Errors
+    /// Sizes of another op.
+    fn of(sizes: Sizes, target: &Target) -> Result<Self, CliError>;
+}
+
+impl OfSizes for Blocks {
+    fn of(sizes: Sizes, _: &Target) -> Result<Self, CliError> {
+        sizes.of_head()
+    }
+}
+
+impl OfSizes for softmax::Blocks {
+    fn of(sizes: Sizes, target: &Target) -> Result<Self, CliError> {
+        let [b, v] = sizes.of_logits()?;
+        Ok(Self::for_target(b, v, target))
     }
 }
 

@@ -11,8 +11,10 @@ use std::time::Duration;
 use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
-use tilecast::sim::op::{BackwardPlan, Request};
+use tilecast::sim::op::{Request, Total};
+use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Best, Counts, Row, Space, best};
 use tilecast::sim::{Verdict, bytes_text};
 
@@ -25,6 +27,7 @@ use super::report::{
     assumptions, blocks_json, blocks_text, count_text, headline, outcome, range_json, request,
     row_text, shape_json, space, time_text,
 };
+use super::sizes::OfSizes;
 
 /// Try block sizes and strategies, and rank them by predicted time
 ///
@@ -74,17 +77,17 @@ pub(crate) struct Args {
 }
 
 /// What was tried on one target, best first.
-struct Tuned {
-    request: Request,
-    rows: Vec<Row>,
+struct Tuned<P: Problem = LinearCe> {
+    request: Request<P>,
+    rows: Vec<Row<P::Blocks>>,
     /// Candidates that cannot be among the rows that are asked for.
     slower: usize,
     /// The best that needs no raised limit, where the first row does.
-    at_default_limit: Option<Row>,
+    at_default_limit: Option<Row<P::Blocks>>,
 }
 
-impl Tuned {
-    fn new(request: Request, Best { rows, slower }: Best) -> Self {
+impl<P: Problem> Tuned<P> {
+    fn new(request: Request<P>, Best { rows, slower }: Best<P::Blocks>) -> Self {
         Self {
             request,
             rows,
@@ -95,21 +98,32 @@ impl Tuned {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
-    args.op.require_head("tune")?;
     args.given.check(args.op)?;
+    match args.op {
+        Op::LinearCe => run_on(args, ProblemArgs::problem),
+        op => run_on(args, |problem| problem.on_logits(op)),
+    }
+}
+
+/// Runs with the problem that `problem` makes of the options.
+fn run_on<P: Problem<Blocks: OfSizes>>(
+    args: &Args,
+    problem: impl Fn(&ProblemArgs) -> Result<P, CliError>,
+) -> Result<Outcome, CliError> {
     let mut targets = args.target.clone();
     targets.sort_by_key(|target| target.generation);
     targets.dedup_by_key(|target| target.generation);
     if !args.models.is_empty() {
-        return models::run(args, &targets);
+        return models::run(args, &targets, problem);
     }
     let csv = args.csv.as_deref().map(Output::new).transpose()?;
     let html = args.html.as_deref().map(Output::new).transpose()?;
     let everything = args.json || csv.is_some() || html.is_some();
     let top = if everything { usize::MAX } else { args.top };
+    let problem = problem(&args.problem)?;
     let planned = (targets.into_iter())
         .map(|target| {
-            let request = request_of(&args.problem, target, args.vmem_limit_kib)?;
+            let request = request_of(problem, &args.problem, target, args.vmem_limit_kib)?;
             let space = space(&args.problem.schedule, &request)?;
             Ok((request, space))
         })
@@ -135,12 +149,13 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 /// A request for what `args` describe; without a limit, kernels may raise it.
-fn request_of(
+fn request_of<P: Problem>(
+    problem: P,
     args: &ProblemArgs,
     target: &'static Target,
     vmem_limit_kib: Option<u32>,
-) -> Result<Request, CliError> {
-    let request = request(args, target, vmem_limit_kib)?;
+) -> Result<Request<P>, CliError> {
+    let request = request(problem, args, target, vmem_limit_kib)?;
     Ok(match vmem_limit_kib {
         Some(_) => request,
         None => request.raising_limit(),
@@ -148,7 +163,10 @@ fn request_of(
 }
 
 /// The best within the default limit, if the first row needs more.
-fn at_default_limit(args: &Args, tuned: &Tuned) -> Result<Option<Row>, CliError> {
+fn at_default_limit<P: Problem<Blocks: OfSizes>>(
+    args: &Args,
+    tuned: &Tuned<P>,
+) -> Result<Option<Row<P::Blocks>>, CliError> {
     let target = tuned.request.target();
     let raised = tuned.rows.first().is_some_and(|row| {
         args.vmem_limit_kib.is_none()
@@ -158,7 +176,7 @@ fn at_default_limit(args: &Args, tuned: &Tuned) -> Result<Option<Row>, CliError>
     if !raised {
         return Ok(None);
     }
-    let request = request(&args.problem, target, None)?;
+    let request = request(*tuned.request.problem(), &args.problem, target, None)?;
     let found = best(
         &request,
         &space(&args.problem.schedule, &request)?,
@@ -168,8 +186,11 @@ fn at_default_limit(args: &Args, tuned: &Tuned) -> Result<Option<Row>, CliError>
     Ok(found.map_err(CliError::invalid)?.rows.into_iter().next())
 }
 
+/// What is asked for on one target, and what is tried.
+type Planned<P> = (Request<P>, Space<<P as Problem>::Blocks>);
+
 /// Finds the best `top` of everything, with a bar on a terminal.
-fn sweep(planned: Vec<(Request, Space)>, top: usize) -> Result<Vec<Tuned>, CliError> {
+fn sweep<P: Problem>(planned: Vec<Planned<P>>, top: usize) -> Result<Vec<Tuned<P>>, CliError> {
     let total = planned.iter().map(|(_, space)| space.len() as u64).sum();
     let bar = match io::stderr().is_terminal() {
         true => ProgressBar::new(total),
@@ -189,14 +210,14 @@ fn sweep(planned: Vec<(Request, Space)>, top: usize) -> Result<Vec<Tuned>, CliEr
     tuned
 }
 
-fn counts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Counts {
+fn counts<'a, B: PassBlocks + 'a>(rows: impl IntoIterator<Item = &'a Row<B>>) -> Counts {
     let mut counts = Counts::default();
     rows.into_iter()
         .for_each(|row| counts.count(row.report.verdict));
     counts
 }
 
-fn counts_text(tuned: &Tuned) -> String {
+fn counts_text(tuned: &Tuned<impl Problem>) -> String {
     let Counts {
         tried,
         fits,
@@ -213,7 +234,7 @@ fn counts_text(tuned: &Tuned) -> String {
     )
 }
 
-fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
+fn print_target(op: Op, tuned: &Tuned<impl Problem>, top: usize) -> Result<(), CliError> {
     let Tuned { request, rows, .. } = tuned;
     print(headline(op, request))?;
     print(format_args!("{}\n", counts_text(tuned)))?;
@@ -235,7 +256,7 @@ fn print_target(op: Op, tuned: &Tuned, top: usize) -> Result<(), CliError> {
     print("")
 }
 
-fn ranking(rows: &[Row], top: usize) -> Table {
+fn ranking(rows: &[Row<impl PassBlocks>], top: usize) -> Table {
     let mut table = table([
         "",
         "blocks",
@@ -258,7 +279,7 @@ fn ranking(rows: &[Row], top: usize) -> Table {
             number(i + 1),
             or_none(row.forward.map(blocks_text)).into(),
             or_none(plan.map(|plan| blocks_text(plan.blocks))).into(),
-            or_none(plan.map(|plan| plan.strategy().name().into())).into(),
+            or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
             number(or_none(
                 plan.and_then(|plan| plan.chunk_columns)
                     .map(|n| n.to_string()),
@@ -274,12 +295,12 @@ fn ranking(rows: &[Row], top: usize) -> Table {
     table
 }
 
-fn document(op: Op, tuned: &[Tuned]) -> Value {
-    let mut rows: Vec<(&Target, &Row)> = (tuned.iter())
+fn document<P: Problem>(op: Op, tuned: &[Tuned<P>]) -> Value {
+    let mut rows: Vec<(&Target, &Row<P::Blocks>)> = (tuned.iter())
         .flat_map(|tuned| tuned.rows.iter().map(|row| (tuned.request.target(), row)))
         .collect();
     // Stable: rows of a target keep their order.
-    let time = |row: &Row| row.report.total.map_or(f64::INFINITY, |total| total.time_s);
+    let time = |row: &Row<P::Blocks>| row.report.total.map_or(f64::INFINITY, |total| total.time_s);
     rows.sort_by(|(_, a), (_, b)| {
         let verdicts = a.report.verdict.cmp(&b.report.verdict);
         verdicts.then(time(a).total_cmp(&time(b)))
@@ -304,7 +325,7 @@ fn document(op: Op, tuned: &[Tuned]) -> Value {
         "op": op.name(),
         "dtype": first.map(|request| request.problem().dtype().name()),
         "shape": first.map(shape_json),
-        "chips": first.map(Request::chips),
+        "chips": first.map(|request| request.chips()),
         "best": best.map(|(target, row)| row_json(target, row)),
         "counts": {
             "tried": tried,
@@ -318,14 +339,14 @@ fn document(op: Op, tuned: &[Tuned]) -> Value {
     })
 }
 
-fn row_json(target: &Target, row: &Row) -> Value {
+fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
     let plan = row.backward;
     let total = row.report.total;
     json!({
         "target": target.name,
-        "strategy": plan.map(|plan| plan.strategy().name()),
-        "blocks": blocks_json(row.forward),
-        "backward_blocks": blocks_json(plan.map(|plan| plan.blocks)),
+        "strategy": plan.and_then(|plan| plan.strategy_name()),
+        "blocks": blocks_json(row.forward.map(|blocks| blocks.sizes())),
+        "backward_blocks": blocks_json(plan.map(|plan| plan.blocks.sizes())),
         "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
         "verdict": row.report.verdict.name(),
         "reason": row.report.reason,
@@ -341,7 +362,7 @@ fn row_json(target: &Target, row: &Row) -> Value {
     })
 }
 
-fn write_csv(to: impl io::Write, tuned: &[Tuned]) -> io::Result<()> {
+fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(to);
     writer.write_record([
         "target",
@@ -372,26 +393,27 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned]) -> io::Result<()> {
     writer.flush()
 }
 
-fn csv_record(target: &Target, row: &Row) -> Vec<String> {
+fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
     let empty_or = |text: Option<String>| text.unwrap_or_default();
-    let plan: Option<BackwardPlan> = row.backward;
+    let plan = row.backward;
     let total = row.report.total;
-    let blocks = |blocks: Option<tilecast::Blocks>| {
-        let size = |f: fn(tilecast::Blocks) -> usize| empty_or(blocks.map(|b| f(b).to_string()));
+    let sizes = |sizes: Option<BlockSizes>| {
+        let size = |f: fn(BlockSizes) -> Option<usize>| {
+            empty_or(sizes.and_then(f).map(|size| size.to_string()))
+        };
         [
-            size(|blocks| blocks.b),
-            size(|blocks| blocks.h),
-            size(|blocks| blocks.v),
+            size(|sizes| Some(sizes.b)),
+            size(|sizes| sizes.h),
+            size(|sizes| Some(sizes.v)),
         ]
     };
-    let time =
-        |f: fn(tilecast::sim::op::Total) -> f64| empty_or(total.map(|total| f(total).to_string()));
+    let time = |f: fn(Total) -> f64| empty_or(total.map(|total| f(total).to_string()));
     let mut record = vec![
         target.name.to_owned(),
-        empty_or(plan.map(|p| p.strategy().name().into())),
+        empty_or(plan.and_then(|plan| plan.strategy_name()).map(Into::into)),
     ];
-    record.extend(blocks(row.forward));
-    record.extend(blocks(plan.map(|plan| plan.blocks)));
+    record.extend(sizes(row.forward.map(|blocks| blocks.sizes())));
+    record.extend(sizes(plan.map(|plan| plan.blocks.sizes())));
     record.extend([
         empty_or(
             plan.and_then(|plan| plan.chunk_columns)

@@ -6,6 +6,7 @@ mod files;
 mod hostile;
 mod logits;
 mod simulate;
+mod simulate_logits;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,15 +1,14 @@
-//! Blocks of the ops on given logits, for kernels that will be compiled.
-//!
-//! Until a simulation can rank them, they are one size that suits all: see [`default_blocks`].
+//! Blocks of the ops on given logits, for kernels that will be compiled: the best of the same search, with room for
+//! more register spills than predicted.
 
 use tilecast_core::kernels::logits_op::LogitsOp;
-use tilecast_core::kernels::softmax::{Blocks, Logits, Schedule};
+use tilecast_core::kernels::softmax::{Blocks, Schedule};
 use tilecast_core::target::Target;
 
 use crate::interpretation::{InterpretError, check_kernels};
-
-/// Room for register spills, bytes. There are no products: these are values of long arithmetic.
-const SPILL_ROOM_BYTES: u64 = 6 << 20;
+use crate::memory::MARGIN_BYTES;
+use crate::op::{Request, SimError};
+use crate::tune::{Space, best};
 
 /// What to emit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,18 +19,6 @@ pub struct Choice {
     pub vmem_limit_bytes: u64,
 }
 
-/// A time block of 256 tokens and 2048 columns, or what there is of either, rounded up to whole registers. A step then
-/// moves 1 MiB of bf16 logits, beside which its fixed cost is small, and the double buffers of both passes take 8 MiB in
-/// f32, which all targets have.
-pub fn default_blocks(logits: &Logits, target: &Target) -> Blocks {
-    let whole = |size: usize, most: usize| size.next_multiple_of(target.lanes.value).min(most);
-    Blocks::for_target(
-        whole(logits.tokens(), 256),
-        whole(logits.vocab(), 2048),
-        target,
-    )
-}
-
 /// Blocks of both passes where they are not `given`, forward first, and a limit that leaves room for spills.
 /// `limit_bytes` is what the kernels may use, by default all they need.
 ///
@@ -39,15 +26,17 @@ pub fn default_blocks(logits: &Logits, target: &Target) -> Blocks {
 /// Blocks that cannot be built, that the target does not take, or that need more VMEM than they may use.
 pub fn choose(
     op: &LogitsOp,
-    target: &Target,
+    target: &'static Target,
     given: [Option<Blocks>; 2],
     limit_bytes: Option<u64>,
 ) -> Result<Choice, InterpretError> {
-    let chosen = default_blocks(op.logits(), target);
-    let [forward, backward] = given.map(|blocks| blocks.unwrap_or(chosen));
-    let schedule = Schedule { forward, backward };
     let capacity = target.vmem_usable_bytes.value;
     let most = limit_bytes.map_or(capacity, |limit| limit.min(capacity));
+    let schedule = match given {
+        // Nothing to search.
+        [Some(forward), Some(backward)] => Schedule { forward, backward },
+        _ => fastest(op, target, given, limit_bytes)?,
+    };
     let program = op.forward_and_backward(&schedule)?;
     let needed = check_kernels(&program, target, most)?;
     let wanted = match limit_bytes {
@@ -59,6 +48,39 @@ pub fn choose(
         vmem_limit_bytes: wanted.min(most),
     })
 }
+
+/// The blocks that the model takes for the fastest within the limit, or the default one, less room for spills.
+fn fastest(
+    op: &LogitsOp,
+    target: &'static Target,
+    given: [Option<Blocks>; 2],
+    limit_bytes: Option<u64>,
+) -> Result<Schedule, InterpretError> {
+    let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
+    let room = limit.saturating_sub(MARGIN_BYTES).max(limit / 4);
+    let request = Request::new(*op, target, 1, Some(room >> 10 << 10))?;
+    let mut space = Space::new(&request, [true; 2], given, &[]);
+    // Where devices of a chip share the tokens, blocks must suit all of them and the share.
+    let suits = |&blocks: &Blocks| op.forward(&Schedule::new(blocks)).is_ok();
+    space
+        .forward
+        .retain(|blocks| given[0].is_some() || suits(blocks));
+    space
+        .backward
+        .retain(|plan| given[1].is_some() || suits(&plan.blocks));
+    let found = best(&request, &space, 1, || ())?;
+    let row = (found.rows.first()).ok_or(SimError::NothingToTry)?;
+    match (row.forward, row.backward) {
+        (Some(forward), Some(plan)) => Ok(Schedule {
+            forward,
+            backward: plan.blocks,
+        }),
+        _ => Err(SimError::NothingToTry.into()),
+    }
+}
+
+/// Room for register spills, bytes. There are no products: these are values of long arithmetic.
+const SPILL_ROOM_BYTES: u64 = 6 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -97,10 +119,8 @@ mod tests {
         let op = op(2048, 151_643, DType::Bf16);
         let choice = choose(&op, target, [given(8, 4096), None], None).unwrap();
         assert_eq!(choice.schedule.forward, given(8, 4096).unwrap());
-        assert_eq!(
-            choice.schedule.backward,
-            default_blocks(op.logits(), target)
-        );
+        let free = choose(&op, target, [None; 2], None).unwrap();
+        assert_eq!(choice.schedule.backward, free.schedule.backward);
         let refused = |blocks, limit| {
             let choice = choose(&op, target, [blocks; 2], limit);
             choice.unwrap_err().to_string()

@@ -1,11 +1,12 @@
 //! The document of `simulate --json`. Fields are `null` where there is no answer; none are left out.
 
+use super::Simulation;
 use super::tables::Shown;
-use super::{Simulation, sum};
 use crate::cli::report::{blocks_json, bounds_json, expected_error_json, range_json, shape_json};
 use serde_json::{Value, json};
+use tilecast::sim::problem::Problem;
 
-impl Simulation<'_> {
+impl<P: Problem> Simulation<'_, P> {
     /// Everything that is known about the configuration.
     pub(super) fn document(&self) -> Value {
         let report = self.report();
@@ -40,7 +41,7 @@ impl Simulation<'_> {
             "verdict": report.verdict.name(),
             "reason": report.reason,
             "hint": self.hint,
-            "strategy": plan.map(|plan| plan.strategy().name()),
+            "strategy": plan.and_then(|plan| plan.strategy_name()),
             "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
             "kernels": kernels,
             "array_operations": arrays,
@@ -49,7 +50,14 @@ impl Simulation<'_> {
                 "capacity_bytes": report.hbm.capacity_bytes,
                 "terms": terms(&used),
             },
-            "unfused_hbm": { "used_bytes": saturated(sum(&unfused)), "terms": terms(&unfused) },
+            "other_place_hbm": self.other_place.map(|(name, bytes)| json!({ "name": name, "used_bytes": bytes })),
+            "unfused_hbm": {
+                "assumption": unfused.assumption,
+                "used_bytes": saturated(unfused.used_bytes()),
+                "terms": terms(&unfused.terms),
+                "traffic_bytes": unfused.traffic_bytes.map(saturated),
+                "time_s": self.unfused_s(),
+            },
             "total": {
                 "time_s": report.total.map(|total| total.time_s),
                 "time_range_s": range_json(report.total.map(|total| total.time_range_s)),

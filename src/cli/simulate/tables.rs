@@ -1,20 +1,20 @@
 //! The tables of kernels that both ways to simulate print.
 
 use comfy_table::Table;
-use tilecast::Blocks;
 use tilecast::sim::bytes_text;
 use tilecast::sim::kernel::KernelReport;
+use tilecast::sim::problem::BlockSizes;
 
 use crate::cli::args::CliError;
 use crate::cli::output::{number, print, print_table, table};
-use crate::cli::report::{blocks_text, count_text, fit_text, time_text};
+use crate::cli::report::{count_text, fit_text, time_text};
 
 /// A kernel of a report.
 pub(super) struct Shown<'a> {
     /// The pass it belongs to, where there are passes.
     pub pass: Option<&'static str>,
     /// Its blocks, where it has them.
-    pub blocks: Option<Blocks>,
+    pub blocks: Option<BlockSizes>,
     pub kernel: &'a KernelReport,
 }
 
@@ -89,7 +89,7 @@ fn overview(kernels: &[Shown<'_>], arrays: impl IntoIterator<Item = Arrays>) -> 
         });
         table.add_row([
             kernel.name.as_str().into(),
-            or_none(blocks.map(blocks_text)).into(),
+            or_none(blocks.map(|sizes| sizes.to_string())).into(),
             number(kernel.launches),
             number(count_text(kernel.grid_steps as f64)),
             number(or_none(prediction.map(|p| count_text(p.cycles_per_core)))),

@@ -13,7 +13,13 @@ fn document(line: &str) -> Value {
     let words = ["simulate"].into_iter().chain(line.split(' '));
     let Line { args } = Line::try_parse_from(words).unwrap();
     let problem = args.problem.0.unwrap();
-    let request = request(&problem, args.target, args.vmem_limit_kib).unwrap();
+    let request = request(
+        problem.problem().unwrap(),
+        &problem,
+        args.target,
+        args.vmem_limit_kib,
+    )
+    .unwrap();
     let rows = tilecast::sim::tune::tune(
         &request,
         &space(&problem.schedule, &request).unwrap(),
@@ -57,6 +63,7 @@ fn the_document_has_the_fields_of_the_contract_whether_it_fits_or_not() {
                 "kernels",
                 "array_operations",
                 "hbm",
+                "other_place_hbm",
                 "unfused_hbm",
                 "total",
                 "expected_error",

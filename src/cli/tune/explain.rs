@@ -1,7 +1,7 @@
 //! Why the first row is the first, in sentences that can be checked against the table.
 
-use tilecast::Blocks;
 use tilecast::sim::memory::{VmemLedger, is_open};
+use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::Row;
 use tilecast::sim::{Verdict, bytes_text};
 
@@ -12,7 +12,7 @@ use super::Tuned;
 const TIE_PERCENT: f64 = 1.0;
 
 /// First against second; what is lost with less memory; why a larger block is refused.
-pub(super) fn sentences(tuned: &Tuned) -> Vec<String> {
+pub(super) fn sentences(tuned: &Tuned<impl Problem>) -> Vec<String> {
     [
         second(&tuned.rows),
         open_verdict(&tuned.rows),
@@ -26,13 +26,13 @@ pub(super) fn sentences(tuned: &Tuned) -> Vec<String> {
 }
 
 /// How much slower `row` is than `first`, per cent.
-fn slower_percent(first: &Row, row: &Row) -> Option<f64> {
-    let time_s = |row: &Row| Some(row.report.total?.time_s);
+fn slower_percent<B>(first: &Row<B>, row: &Row<B>) -> Option<f64> {
+    let time_s = |row: &Row<B>| Some(row.report.total?.time_s);
     Some((time_s(row)? / time_s(first)? - 1.0) * 100.0)
 }
 
 /// The units that speak for the first of two, and for the second.
-fn second(rows: &[Row]) -> Option<String> {
+fn second(rows: &[Row<impl PassBlocks>]) -> Option<String> {
     let [first, second, ..] = rows else {
         return None;
     };
@@ -92,7 +92,7 @@ fn second(rows: &[Row]) -> Option<String> {
 }
 
 /// Bytes used, and the largest term of it.
-fn memory(row: &Row) -> String {
+fn memory<B>(row: &Row<B>) -> String {
     let used = bytes_text(row.vmem_used_bytes as f64);
     let fullest = row.ledgers.iter().max_by_key(|(_, vmem)| vmem.used_bytes());
     match fullest.and_then(|(kernel, vmem)| Some((kernel, vmem.largest()?))) {
@@ -106,7 +106,7 @@ fn memory(row: &Row) -> String {
 }
 
 /// That the first may turn out not to fit.
-fn open_verdict(rows: &[Row]) -> Option<String> {
+fn open_verdict(rows: &[Row<impl PassBlocks>]) -> Option<String> {
     let first = rows
         .first()
         .filter(|first| is_open(first.fit_probability))?;
@@ -115,7 +115,7 @@ fn open_verdict(rows: &[Row]) -> Option<String> {
 }
 
 /// What a raised limit gains.
-fn default_limit(tuned: &Tuned) -> Option<String> {
+fn default_limit(tuned: &Tuned<impl Problem>) -> Option<String> {
     let (first, row) = (tuned.rows.first()?, tuned.at_default_limit.as_ref()?);
     let limit = bytes_text(row.vmem_limit_bytes as f64);
     Some(match slower_percent(first, row) {
@@ -131,10 +131,10 @@ fn default_limit(tuned: &Tuned) -> Option<String> {
 
 /// The best pair that leaves a quarter of the memory of the first. The passes share no VMEM: each is
 /// the fastest of those that leave it, beside the best of the other.
-fn smaller(rows: &[Row]) -> Option<String> {
+fn smaller<B: PassBlocks>(rows: &[Row<B>]) -> Option<String> {
     let first = rows.first()?;
     let most = first.vmem_used_bytes / 4 * 3;
-    let time_s = |row: &Row| Some(row.report.total?.time_s);
+    let time_s = |row: &Row<B>| Some(row.report.total?.time_s);
     let within = |ledger: Option<&(String, VmemLedger)>| {
         ledger.is_none_or(|(_, vmem)| vmem.used_bytes() <= most)
     };
@@ -150,9 +150,9 @@ fn smaller(rows: &[Row]) -> Option<String> {
             ..forward.clone()
         },
     };
-    let more_s = |row: &Row| Some(time_s(row)? - time_s(first)?);
+    let more_s = |row: &Row<B>| Some(time_s(row)? - time_s(first)?);
     let more_s = more_s(forward)? + if one_pass { 0.0 } else { more_s(backward)? };
-    let used = |row: &Row, last: bool| {
+    let used = |row: &Row<B>, last: bool| {
         let ledger = if last {
             row.ledgers.last()
         } else {
@@ -170,24 +170,18 @@ fn smaller(rows: &[Row]) -> Option<String> {
 }
 
 /// The smallest enlargement of the first that is refused, and by how much.
-fn larger(rows: &[Row]) -> Option<String> {
+fn larger<B: PassBlocks>(rows: &[Row<B>]) -> Option<String> {
     let first = rows.first().filter(|row| row.report.total.is_some())?;
-    let sides = |blocks: Blocks| [blocks.b, blocks.h, blocks.v];
-    let covers = |large: Blocks, small: Blocks| {
-        large != small
-            && sides(large)
-                .into_iter()
-                .zip(sides(small))
-                .all(|(a, b)| a >= b)
+    let covers = |large: B, small: B| {
+        let [large, small] = [large, small].map(|blocks| blocks.sizes());
+        large != small && (large.sides().into_iter().zip(small.sides())).all(|(a, b)| a >= b)
     };
-    let volume = |blocks: Blocks| {
-        sides(blocks)
-            .into_iter()
-            .map(|n| n as u128)
-            .product::<u128>()
+    let volume = |sizes: BlockSizes| {
+        let sides = sizes.sides().into_iter();
+        sides.map(|n| n as u128).product::<u128>()
     };
-    let enlarged = |row: &Row| -> Option<Blocks> {
-        let strategy = |row: &Row| row.backward.map(|plan| plan.strategy());
+    let enlarged = |row: &Row<B>| -> Option<B> {
+        let strategy = |row: &Row<B>| row.backward.map(|plan| plan.strategy_name());
         let (forward, plan) = (row.forward, row.backward.map(|plan| plan.blocks));
         let (of_first, plan_of_first) = (first.forward, first.backward.map(|plan| plan.blocks));
         match (forward == of_first, plan == plan_of_first) {
@@ -202,7 +196,7 @@ fn larger(rows: &[Row]) -> Option<String> {
         .iter()
         .filter(|row| row.report.verdict == Verdict::VmemOom);
     let (_, row) = refused
-        .filter_map(|row| Some((volume(enlarged(row)?), row)))
+        .filter_map(|row| Some((volume(enlarged(row)?.sizes()), row)))
         .min_by_key(|(volume, _)| *volume)?;
     let limit = row.vmem_limit_bytes;
     Some(format!(

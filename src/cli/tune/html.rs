@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use tilecast::sim::kernel::Bounds;
 use tilecast::sim::memory::VmemLedger;
+use tilecast::sim::problem::Problem;
 
 use super::super::args::Op;
 use super::super::report::{assumptions, headline};
@@ -14,7 +15,7 @@ use super::{Tuned, counts_text, explain, row_json};
 const PAGE: &str = include_str!("page.html");
 
 /// Writes the page.
-pub(super) fn write(mut to: impl Write, op: Op, tuned: &[Tuned]) -> io::Result<()> {
+pub(super) fn write(mut to: impl Write, op: Op, tuned: &[Tuned<impl Problem>]) -> io::Result<()> {
     let names: Vec<&str> = (tuned.iter())
         .map(|tuned| tuned.request.target().name)
         .collect();
@@ -37,7 +38,7 @@ pub(super) fn write(mut to: impl Write, op: Op, tuned: &[Tuned]) -> io::Result<(
     to.write_all(rest.as_bytes())
 }
 
-fn target(op: Op, tuned: &Tuned) -> Value {
+fn target(op: Op, tuned: &Tuned<impl Problem>) -> Value {
     let Tuned { request, rows, .. } = tuned;
     json!({
         "name": request.target().name,

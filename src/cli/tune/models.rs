@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
+use tilecast::sim::problem::Problem;
 use tilecast::sim::tune::best;
 use tilecast::sim::{Verdict, bytes_text};
 
@@ -11,20 +12,25 @@ use super::super::Outcome;
 use super::super::args::{CliError, ProblemArgs};
 use super::super::output::{number, print, print_json, print_table, table};
 use super::super::report::{blocks_text, count_text, outcome, space, time_text};
+use super::super::sizes::OfSizes;
 use super::{Args, Tuned, request_of, row_json};
 
-pub(super) fn run(args: &Args, targets: &[&'static Target]) -> Result<Outcome, CliError> {
+pub(super) fn run<P: Problem<Blocks: OfSizes>>(
+    args: &Args,
+    targets: &[&'static Target],
+    problem: impl Fn(&ProblemArgs) -> Result<P, CliError>,
+) -> Result<Outcome, CliError> {
     let mut found = Vec::new();
     for path in &args.models {
-        let problem = ProblemArgs {
+        let of_model = ProblemArgs {
             config: Some(path.clone()),
             hidden: None,
             vocab: None,
             ..args.problem.clone()
         };
         for &target in targets {
-            let request = request_of(&problem, target, args.vmem_limit_kib)?;
-            let space = space(&problem.schedule, &request)?;
+            let request = request_of(problem(&of_model)?, &of_model, target, args.vmem_limit_kib)?;
+            let space = space(&of_model.schedule, &request)?;
             let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
             found.push((name(path), Tuned::new(request, best)));
         }
@@ -41,7 +47,7 @@ pub(super) fn run(args: &Args, targets: &[&'static Target]) -> Result<Outcome, C
             print_models(&found)?;
         }
     }
-    let first = |tuned: &Tuned| Some(tuned.rows.first()?.report.verdict);
+    let first = |tuned: &Tuned<P>| Some(tuned.rows.first()?.report.verdict);
     let worst = found.iter().filter_map(|(_, tuned)| first(tuned)).max();
     Ok(outcome(worst.unwrap_or(Verdict::Fits)))
 }
@@ -58,7 +64,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-fn print_models(found: &[(String, Tuned)]) -> Result<(), CliError> {
+fn print_models(found: &[(String, Tuned<impl Problem>)]) -> Result<(), CliError> {
     let mut table = table([
         "model",
         "H",
@@ -75,23 +81,23 @@ fn print_models(found: &[(String, Tuned)]) -> Result<(), CliError> {
         "bound by",
     ]);
     for (model, tuned) in found {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         let problem = tuned.request.problem();
         let mut cells = vec![
             model.as_str().into(),
-            number(problem.hidden()),
+            number(or_none(problem.hidden().map(|hidden| hidden.to_string()))),
             number(problem.vocab()),
             tuned.request.target().name.into(),
         ];
         let Some(row) = tuned.rows.first() else {
             continue;
         };
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         let plan = row.backward;
         match row.report.total {
             Some(total) => cells.extend([
                 or_none(row.forward.map(blocks_text)).into(),
                 or_none(plan.map(|plan| blocks_text(plan.blocks))).into(),
-                or_none(plan.map(|plan| plan.strategy().name().into())).into(),
+                or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
                 number(or_none(
                     plan.and_then(|plan| plan.chunk_columns)
                         .map(|n| n.to_string()),
@@ -109,7 +115,7 @@ fn print_models(found: &[(String, Tuned)]) -> Result<(), CliError> {
     print_table(&table)
 }
 
-fn document(args: &Args, found: &[(String, Tuned)]) -> Value {
+fn document(args: &Args, found: &[(String, Tuned<impl Problem>)]) -> Value {
     let best = found.iter().map(|(model, tuned)| {
         let problem = tuned.request.problem();
         let row = tuned.rows.first();

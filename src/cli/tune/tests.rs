@@ -16,7 +16,13 @@ fn args(line: &str) -> Args {
 fn tuned(line: &str) -> Vec<Tuned> {
     let args = args(line);
     let planned = args.target.iter().map(|&target| {
-        let request = request_of(&args.problem, target, args.vmem_limit_kib).unwrap();
+        let request = request_of(
+            args.problem.problem().unwrap(),
+            &args.problem,
+            target,
+            args.vmem_limit_kib,
+        )
+        .unwrap();
         let space = space(&args.problem.schedule, &request).unwrap();
         (request, space)
     });

@@ -10,9 +10,9 @@ pub mod rounding;
 use alloc::vec::Vec;
 
 use super::entropy::Entropy;
-use super::grpo::Grpo;
-use super::logits_ce::LogitsCe;
-use super::softmax::{Logits, LogitsError, Schedule, SoftmaxKernel};
+use super::grpo::{self, Grpo};
+use super::logits_ce::{self, LogitsCe};
+use super::softmax::{Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel};
 use crate::program::Program;
 
 /// An op on given logits.
@@ -34,6 +34,60 @@ impl LogitsOp {
             Self::Entropy(op) => op.logits(),
             Self::Grpo(op) => op.logits(),
         }
+    }
+
+    /// The same on the share of one of `devices` that split the tokens evenly, sequences as a whole.
+    ///
+    /// # Errors
+    /// None that this op has not.
+    pub fn share(&self, devices: usize) -> Result<Self, LogitsError> {
+        let (vocab, dtype) = (self.logits().vocab(), self.logits().dtype());
+        let tokens = self.logits().tokens().div_ceil(devices);
+        Ok(match self {
+            Self::LogitsCe(op) => {
+                Self::LogitsCe(LogitsCe::new(tokens, vocab, dtype, *op.options())?)
+            }
+            Self::Entropy(op) => {
+                Self::Entropy(Entropy::new(tokens, vocab, dtype, *op.logits().options())?)
+            }
+            Self::Grpo(op) => {
+                let tokens = match op.options().sequence_length {
+                    Some(length) => tokens.next_multiple_of(length),
+                    None => tokens,
+                };
+                Self::Grpo(Grpo::new(tokens, vocab, dtype, *op.options())?)
+            }
+        })
+    }
+
+    /// The same with its gradient over the logits or not.
+    ///
+    /// # Errors
+    /// The gradient has another type than the logits it would overwrite.
+    pub fn in_place(&self, in_place: bool) -> Result<Self, LogitsError> {
+        let logits = self.logits();
+        let (tokens, vocab, dtype) = (logits.tokens(), logits.vocab(), logits.dtype());
+        let logits = LogitsOptions {
+            in_place,
+            ..*logits.options()
+        };
+        Ok(match self {
+            Self::LogitsCe(op) => {
+                let options = logits_ce::Options {
+                    logits,
+                    ..*op.options()
+                };
+                Self::LogitsCe(LogitsCe::new(tokens, vocab, dtype, options)?)
+            }
+            Self::Entropy(_) => Self::Entropy(Entropy::new(tokens, vocab, dtype, logits)?),
+            Self::Grpo(op) => {
+                let options = grpo::Options {
+                    logits,
+                    ..*op.options()
+                };
+                Self::Grpo(Grpo::new(tokens, vocab, dtype, options)?)
+            }
+        })
     }
 
     /// The forward pass.

@@ -1,5 +1,7 @@
 //! Block sizes of the ops on logits.
 
+use alloc::vec::Vec;
+
 use super::logits::check_size;
 use super::{Logits, LogitsError};
 use crate::target::Target;
@@ -74,6 +76,27 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// Blocks worth trying on a TPU: time blocks from the rows of a register to 512 tokens, those that stand beside each
+/// other in a vector only where vectors are whole; column blocks from one register's lanes to 32768; powers of two up
+/// to what covers the logits.
+pub fn candidates(logits: &Logits, target: &Target) -> Vec<Blocks> {
+    let powers = |least: usize, most: usize, size: usize| {
+        (0..)
+            .map(move |i| least << i)
+            .take_while(move |&block| block == least || block <= most && block < 2 * size)
+    };
+    let (tokens, vocab, lanes) = (logits.tokens(), logits.vocab(), target.lanes.value);
+    let least = match tokens.is_multiple_of(lanes) {
+        true => target.sublanes.value,
+        false => lanes,
+    };
+    let rows = powers(least, 512, tokens);
+    let blocks = rows.flat_map(|b| powers(lanes, 32768, vocab).map(move |v| (b, v)));
+    blocks
+        .map(|(b, v)| Blocks::for_target(b, v, target))
+        .collect()
 }
 
 /// Blocks of both passes.

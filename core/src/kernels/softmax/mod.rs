@@ -32,7 +32,7 @@ pub mod reference;
 mod rows;
 mod statistics;
 
-pub use blocks::{Blocks, Schedule};
+pub use blocks::{Blocks, Schedule, candidates};
 pub use forward::Forward;
 pub use gradient::Gradient;
 pub use logits::{Logits, LogitsError, LogitsOptions};

@@ -1,0 +1,347 @@
+//! [`Problem`]: an op as a simulation and a search see it, whatever it computes.
+//!
+//! That is two passes that are programs of kernels, the block sizes each of them can be cut into, and
+//! what is needed where nothing is fused. Everything else is the same for all ops.
+
+use std::fmt::{self, Debug, Display};
+
+use tilecast_core::DType;
+use tilecast_core::kernels::linear_ce::{self, LinearCe, LinearCeKernel, Schedule, Strategy};
+use tilecast_core::kernels::logits_op::LogitsOp;
+use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
+use tilecast_core::program::{Kernel, Program};
+use tilecast_core::target::Target;
+
+use crate::op::{BackwardPlan, SimError, rows_per_sub_tile};
+use crate::tune::plans;
+
+/// An op that can be simulated.
+pub trait Problem: Copy + Debug {
+    /// Its kernels.
+    type Kernel: Kernel + Clone + Debug;
+    /// Block sizes of a pass.
+    type Blocks: PassBlocks;
+
+    /// `B`
+    fn tokens(&self) -> usize;
+    /// `H`, where there is one.
+    fn hidden(&self) -> Option<usize>;
+    /// `V`
+    fn vocab(&self) -> usize;
+    /// Type of the inputs.
+    fn dtype(&self) -> DType;
+
+    /// The share of one of `devices` that split the tokens evenly.
+    ///
+    /// # Errors
+    /// Whatever the op refuses.
+    fn share(&self, devices: usize) -> Result<Self, SimError>;
+
+    /// The forward pass for `target`.
+    ///
+    /// # Errors
+    /// Blocks that no target could take.
+    fn forward(
+        &self,
+        blocks: Self::Blocks,
+        target: &Target,
+    ) -> Result<Program<Self::Kernel>, SimError>;
+
+    /// The backward pass for `target`.
+    ///
+    /// # Errors
+    /// Blocks that no target could take.
+    fn backward(
+        &self,
+        plan: BackwardPlan<Self::Blocks>,
+        target: &Target,
+    ) -> Result<Program<Self::Kernel>, SimError>;
+
+    /// Block sizes worth trying.
+    fn candidates(&self, target: &Target) -> Vec<Self::Blocks>;
+
+    /// The backward plans of given blocks, of the given strategies where there are several.
+    fn plans(
+        &self,
+        blocks: Self::Blocks,
+        strategies: &[Strategy],
+    ) -> Vec<BackwardPlan<Self::Blocks>>;
+
+    /// Multiply-adds of one product over the whole op: one forward, three backward.
+    fn product_macs(&self) -> f64;
+
+    /// What the same op needs without fused kernels.
+    fn unfused(&self, backward: bool) -> Unfused;
+
+    /// The same op with its gradient in memory of its own, or over its input, whichever this is not; and what
+    /// that is called. `None` for an op that has no such choice.
+    fn other_place(&self) -> Option<(&'static str, Self)>;
+}
+
+/// An op without fused kernels.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unfused {
+    /// What is assumed, in words.
+    pub assumption: &'static str,
+    /// Arrays and their bytes; those that a fused kernel does without are named `.., f32`.
+    pub terms: Vec<(&'static str, u128)>,
+    /// Bytes that are read and written at least, where nothing but memory takes time.
+    pub traffic_bytes: Option<u128>,
+}
+
+impl Unfused {
+    /// Sum of the arrays, bytes.
+    pub fn used_bytes(&self) -> u128 {
+        self.terms.iter().map(|&(_, bytes)| bytes).sum()
+    }
+}
+
+/// Block sizes of a pass.
+pub trait PassBlocks: Copy + Ord + Debug {
+    /// Along each dimension.
+    fn sizes(&self) -> BlockSizes;
+
+    /// Blocks of these sizes as `target` takes them.
+    fn of_sizes(sizes: BlockSizes, target: &Target) -> Self;
+
+    /// The structure of a backward pass, where there are several.
+    fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy>;
+}
+
+/// Block sizes of any op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockSizes {
+    /// Tokens.
+    pub b: usize,
+    /// Hidden; none for an op on given logits.
+    pub h: Option<usize>,
+    /// Vocabulary columns.
+    pub v: usize,
+}
+
+impl BlockSizes {
+    /// The sizes, 1 for a dimension that there is none of.
+    pub fn sides(&self) -> [usize; 3] {
+        [self.b, self.h.unwrap_or(1), self.v]
+    }
+}
+
+impl Display for BlockSizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.h {
+            Some(h) => write!(f, "{},{h},{}", self.b, self.v),
+            None => write!(f, "{},{}", self.b, self.v),
+        }
+    }
+}
+
+impl PassBlocks for linear_ce::Blocks {
+    fn sizes(&self) -> BlockSizes {
+        let Self { b, h, v } = *self;
+        BlockSizes { b, h: Some(h), v }
+    }
+
+    fn of_sizes(sizes: BlockSizes, _: &Target) -> Self {
+        let [b, h, v] = sizes.sides();
+        Self { b, h, v }
+    }
+
+    fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy> {
+        Some(plan.strategy())
+    }
+}
+
+impl PassBlocks for softmax::Blocks {
+    fn sizes(&self) -> BlockSizes {
+        let Self { b, v, .. } = *self;
+        BlockSizes { b, h: None, v }
+    }
+
+    fn of_sizes(BlockSizes { b, v, .. }: BlockSizes, target: &Target) -> Self {
+        Self::for_target(b, v, target)
+    }
+
+    fn strategy(_: &BackwardPlan<Self>) -> Option<Strategy> {
+        None
+    }
+}
+
+impl Problem for LinearCe {
+    type Kernel = LinearCeKernel;
+    type Blocks = linear_ce::Blocks;
+
+    fn tokens(&self) -> usize {
+        self.tokens()
+    }
+
+    fn hidden(&self) -> Option<usize> {
+        Some(self.hidden())
+    }
+
+    fn vocab(&self) -> usize {
+        self.vocab()
+    }
+
+    fn dtype(&self) -> DType {
+        self.dtype()
+    }
+
+    fn share(&self, devices: usize) -> Result<Self, SimError> {
+        let tokens = self.tokens().div_ceil(devices);
+        let (hidden, vocab, options) = (self.hidden(), self.vocab(), *self.options());
+        Ok(Self::new(tokens, hidden, vocab, self.dtype(), options)?)
+    }
+
+    fn forward(
+        &self,
+        blocks: Self::Blocks,
+        target: &Target,
+    ) -> Result<Program<LinearCeKernel>, SimError> {
+        let plan = BackwardPlan {
+            blocks,
+            chunk_columns: None,
+        };
+        Ok(self.forward(&schedule(plan, target))?)
+    }
+
+    fn backward(
+        &self,
+        plan: BackwardPlan,
+        target: &Target,
+    ) -> Result<Program<LinearCeKernel>, SimError> {
+        Ok(self.backward(&schedule(plan, target))?)
+    }
+
+    fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
+        linear_ce::candidates(self, target)
+    }
+
+    fn plans(&self, blocks: Self::Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
+        plans(self, blocks, strategies)
+    }
+
+    fn product_macs(&self) -> f64 {
+        let sizes = [self.tokens(), self.hidden(), self.vocab()];
+        sizes.into_iter().map(|size| size as f64).product()
+    }
+
+    fn unfused(&self, backward: bool) -> Unfused {
+        Unfused {
+            assumption: "logits stored",
+            terms: self.unfused_bytes(backward),
+            traffic_bytes: None,
+        }
+    }
+
+    fn other_place(&self) -> Option<(&'static str, Self)> {
+        None
+    }
+}
+
+fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
+    let BackwardPlan {
+        blocks,
+        chunk_columns,
+    } = plan;
+    Schedule {
+        forward: blocks,
+        backward: blocks,
+        strategy: plan.strategy(),
+        chunk_columns: chunk_columns.unwrap_or(blocks.v),
+        cores: target.cores_per_device(),
+        rows_per_sub_tile: rows_per_sub_tile(target),
+    }
+}
+
+impl Problem for LogitsOp {
+    type Kernel = SoftmaxKernel;
+    type Blocks = softmax::Blocks;
+
+    fn tokens(&self) -> usize {
+        self.logits().tokens()
+    }
+
+    fn hidden(&self) -> Option<usize> {
+        None
+    }
+
+    fn vocab(&self) -> usize {
+        self.logits().vocab()
+    }
+
+    fn dtype(&self) -> DType {
+        self.logits().dtype()
+    }
+
+    fn share(&self, devices: usize) -> Result<Self, SimError> {
+        Ok(self.share(devices)?)
+    }
+
+    fn forward(
+        &self,
+        blocks: Self::Blocks,
+        _: &Target,
+    ) -> Result<Program<SoftmaxKernel>, SimError> {
+        Ok(self.forward(&softmax::Schedule::new(blocks))?)
+    }
+
+    fn backward(
+        &self,
+        plan: BackwardPlan<Self::Blocks>,
+        _: &Target,
+    ) -> Result<Program<SoftmaxKernel>, SimError> {
+        Ok(self.backward(&softmax::Schedule::new(plan.blocks))?)
+    }
+
+    fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
+        softmax::candidates(self.logits(), target)
+    }
+
+    fn plans(&self, blocks: Self::Blocks, _: &[Strategy]) -> Vec<BackwardPlan<Self::Blocks>> {
+        vec![BackwardPlan {
+            blocks,
+            chunk_columns: None,
+        }]
+    }
+
+    fn product_macs(&self) -> f64 {
+        0.0
+    }
+
+    fn unfused(&self, backward: bool) -> Unfused {
+        let logits = self.logits();
+        let [input, gradient] =
+            [logits.dtype(), logits.grad_dtype()].map(|dtype| dtype.size_bytes() as u128);
+        let elements = logits.tokens() as u128 * logits.vocab() as u128;
+        let f32 = DType::F32.size_bytes() as u128;
+        let mut terms = vec![
+            ("logits", elements * input),
+            ("log-probabilities, f32", elements * f32),
+        ];
+        // The logits are read for the maximum, for the sum, and to be normalised.
+        let mut traffic = elements * (3 * input + f32);
+        if backward {
+            terms.extend([
+                ("gradient of log-probabilities, f32", elements * f32),
+                ("gradient of logits", elements * gradient),
+            ]);
+            // The gradient of what was picked is written, and read for its sum and with the log-probabilities.
+            traffic += elements * (f32 + f32 + 2 * f32 + gradient);
+        }
+        Unfused {
+            assumption: "log-probabilities and their gradient stored in f32",
+            terms,
+            traffic_bytes: Some(traffic),
+        }
+    }
+
+    fn other_place(&self) -> Option<(&'static str, Self)> {
+        let in_place = self.logits().options().in_place;
+        let other = self.in_place(!in_place).ok()?;
+        let name = match in_place {
+            true => "With the gradient in memory of its own",
+            false => "With the gradient over the logits (--in-place)",
+        };
+        Some((name, other))
+    }
+}
