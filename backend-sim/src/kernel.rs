@@ -21,7 +21,8 @@ use crate::signature::Signature;
 use crate::trace::Process;
 use crate::verdict::Verdict;
 
-/// Share by which the cycles of a schedule may be off; see `docs/cost-model.md`.
+/// Share by which the cycles of a schedule may be off: nine of ten kernels of this library that nothing was
+/// fitted to are within it; see `docs/cost-model.md`.
 pub const CYCLES_ERROR: f64 = 0.10;
 
 /// Why there is no report on a kernel.

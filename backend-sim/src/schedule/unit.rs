@@ -81,7 +81,7 @@ const FITTED: [(&str, Fitted); 5] = [
         "v4",
         Fitted {
             valu_slots: 1.70,
-            eup_slots: 0.20,
+            eup_slots: 0.50,
             pop_slots: 1.82,
             xlu_slots: 2.00,
             load_slots: 1.00,
@@ -101,7 +101,7 @@ const FITTED: [(&str, Fitted); 5] = [
         "v5e",
         Fitted {
             valu_slots: 3.69,
-            eup_slots: 0.36,
+            eup_slots: 1.00,
             pop_slots: 2.00,
             xlu_slots: 2.91,
             load_slots: 3.00,
@@ -141,7 +141,7 @@ const FITTED: [(&str, Fitted); 5] = [
         "v6e",
         Fitted {
             valu_slots: 3.24,
-            eup_slots: 0.78,
+            eup_slots: 1.00,
             pop_slots: 1.63,
             xlu_slots: 1.87,
             load_slots: 2.56,
@@ -161,7 +161,7 @@ const FITTED: [(&str, Fitted); 5] = [
         "v7x",
         Fitted {
             valu_slots: 3.66,
-            eup_slots: 0.98,
+            eup_slots: 1.00,
             pop_slots: 1.37,
             xlu_slots: 1.75,
             load_slots: 2.03,
