@@ -14,7 +14,6 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::budget::{HbmLedger, HbmTerm};
-use tilecast_core::expr::{Expr, Int, Mask, Node};
 use tilecast_core::kernels::linear_ce::{
     Blocks, LinearCe, LinearCeError, LinearCeKernel, Strategy,
 };
@@ -495,7 +494,7 @@ fn array_bytes<K: Kernel>(program: &Program<K>, steps: &[Step<K>]) -> u64 {
             Step::Loop { count, body } => *count as u64 * array_bytes(program, body),
             Step::Map { to, value } => {
                 let mut leaves = Vec::new();
-                expression_leaves(value, &mut leaves);
+                value.for_each_leaf(&mut |&leaf| leaves.push(leaf));
                 leaves.sort_unstable();
                 leaves.dedup();
                 bytes(*to) + leaves.into_iter().map(bytes).sum::<u64>()
@@ -503,42 +502,4 @@ fn array_bytes<K: Kernel>(program: &Program<K>, steps: &[Step<K>]) -> u64 {
             Step::Total { from, to } | Step::Gather { from, to } => bytes(*from) + bytes(*to),
         })
         .sum()
-}
-
-fn expression_leaves(value: &Expr<ArrayId>, leaves: &mut Vec<ArrayId>) {
-    match value.node() {
-        Node::Constant(_) => {}
-        Node::Leaf(leaf) => leaves.push(*leaf),
-        Node::Unary(_, a) => expression_leaves(a, leaves),
-        Node::Binary(_, a, b) => [a, b]
-            .into_iter()
-            .for_each(|e| expression_leaves(e, leaves)),
-        Node::Select(mask, a, b) => {
-            mask_leaves(mask, leaves);
-            [a, b]
-                .into_iter()
-                .for_each(|e| expression_leaves(e, leaves));
-        }
-    }
-}
-
-fn mask_leaves(mask: &Mask<ArrayId>, leaves: &mut Vec<ArrayId>) {
-    match mask {
-        Mask::IntEqual(a, b) | Mask::IntLess(a, b) => {
-            for int in [a, b] {
-                if let Int::Leaf(leaf) = int {
-                    leaves.push(*leaf);
-                }
-            }
-        }
-        Mask::Equal(a, b) | Mask::Less(a, b) => {
-            [a, b]
-                .into_iter()
-                .for_each(|e| expression_leaves(e, leaves));
-        }
-        Mask::And(both) => [&both.0, &both.1]
-            .into_iter()
-            .for_each(|m| mask_leaves(m, leaves)),
-        Mask::Not(inner) => mask_leaves(inner, leaves),
-    }
 }

@@ -185,3 +185,48 @@ pub fn of_name<'a>(vectors: &'a [(&'static str, Vec<f64>)], name: &str) -> &'a [
     let found = vectors.iter().find(|(of, _)| *of == name);
     found.map_or(&[], |(_, values)| values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    fn ops(dtype: DType) -> [LogitsOp; 3] {
+        let policy = grpo::Options {
+            sequence_length: Some(6),
+            ..grpo::Options::default()
+        };
+        [
+            LogitsOp::LogitsCe(LogitsCe::new(30, 7, dtype, Default::default()).unwrap()),
+            LogitsOp::Entropy(Entropy::new(30, 7, dtype, Default::default()).unwrap()),
+            LogitsOp::Grpo(Grpo::new(30, 7, dtype, policy).unwrap()),
+        ]
+    }
+
+    #[test]
+    fn a_share_has_whole_sequences() {
+        let tokens = ops(DType::F32).map(|op| op.share(4).unwrap().logits().tokens());
+        assert_eq!(tokens, [8, 8, 12]);
+        for op in ops(DType::F32) {
+            assert_eq!(op.share(1).unwrap(), op);
+        }
+    }
+
+    #[test]
+    fn the_place_of_the_gradient_changes_alone() {
+        for op in ops(DType::Bf16) {
+            let over = op.in_place(true).unwrap();
+            assert!(over.logits().options().in_place && !op.logits().options().in_place);
+            assert_eq!(over.in_place(false).unwrap(), op);
+        }
+        let options = logits_ce::Options {
+            logits: LogitsOptions {
+                grad_dtype: Some(DType::F32),
+                ..LogitsOptions::default()
+            },
+            ..logits_ce::Options::default()
+        };
+        let op = LogitsOp::LogitsCe(LogitsCe::new(30, 7, DType::Bf16, options).unwrap());
+        assert!(op.in_place(true).is_err());
+    }
+}

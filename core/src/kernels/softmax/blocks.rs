@@ -130,3 +130,31 @@ impl Schedule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+    use crate::kernels::softmax::LogitsOptions;
+    use crate::target::TARGETS;
+
+    #[test]
+    fn every_candidate_can_be_built_and_none_is_larger_than_what_it_covers() {
+        for target in &TARGETS {
+            for (tokens, vocab) in [(1, 1), (100, 50_257), (384, 5000), (4096, 151_936)] {
+                let options = LogitsOptions::default();
+                let logits = Logits::new(tokens, vocab, DType::Bf16, options).unwrap();
+                let found = candidates(&logits, target);
+                assert!(!found.is_empty());
+                for blocks in &found {
+                    assert_eq!(blocks.check(&logits), Ok(()), "{target}: {blocks:?}");
+                    assert!(blocks.b <= 128 || blocks.b < 2 * tokens, "{blocks:?}");
+                    assert!(blocks.v <= 128 || blocks.v < 2 * vocab, "{blocks:?}");
+                }
+                // Below a vector's lanes where whole vectors cover the tokens.
+                let low = found.iter().any(|blocks| blocks.b == 8);
+                assert_eq!(low, tokens.is_multiple_of(128), "{target}: {tokens}");
+            }
+        }
+    }
+}
