@@ -418,7 +418,13 @@ impl<P: Problem> Request<P> {
         };
         let kernels = || passes.iter().flat_map(|pass| &pass.kernels);
         let largest = hbm.terms.iter().copied().max_by_key(|&(_, bytes)| bytes);
-        let over = hbm_reason(hbm.used_bytes, hbm.capacity_bytes, largest, self.target);
+        let over = hbm_reason(
+            hbm.used_bytes,
+            hbm.capacity_bytes,
+            largest,
+            self.target,
+            P::LESS_HBM,
+        );
         let hbm_verdict = if over.is_some() {
             Verdict::HbmOom
         } else {

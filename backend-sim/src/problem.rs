@@ -22,6 +22,9 @@ pub trait Problem: Copy + Debug {
     /// Block sizes of a pass.
     type Blocks: PassBlocks;
 
+    /// What to do where HBM is short.
+    const LESS_HBM: &'static str;
+
     /// `B`
     fn tokens(&self) -> usize;
     /// `H`, where there is one.
@@ -170,6 +173,9 @@ impl Problem for LinearCe {
     type Kernel = LinearCeKernel;
     type Blocks = linear_ce::Blocks;
 
+    const LESS_HBM: &'static str = "use fewer tokens or more chips, and for the backward pass `streaming` with small \
+                                    chunks";
+
     fn tokens(&self) -> usize {
         self.tokens()
     }
@@ -256,6 +262,8 @@ fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
 impl Problem for LogitsOp {
     type Kernel = SoftmaxKernel;
     type Blocks = softmax::Blocks;
+
+    const LESS_HBM: &'static str = "use fewer tokens, and write the gradient over the logits";
 
     fn tokens(&self) -> usize {
         self.logits().tokens()

@@ -74,11 +74,11 @@ pub(crate) fn hbm_reason(
     capacity: u64,
     largest: Option<(&str, u64)>,
     target: &Target,
+    help: &str,
 ) -> Option<String> {
     let (name, size) = largest.filter(|_| used > capacity)?;
     Some(format!(
-        "the arrays need {} of HBM, a {target} chip has {}; the largest is `{name}`, {}: use fewer \
-         tokens or more chips, and for the backward pass `streaming` with small chunks",
+        "the arrays need {} of HBM, a {target} chip has {}; the largest is `{name}`, {}: {help}",
         bytes(used),
         bytes(capacity),
         bytes(size),

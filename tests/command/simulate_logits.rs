@@ -122,6 +122,17 @@ fn too_large_blocks_are_named_with_some_that_fit() {
 }
 
 #[test]
+fn logits_that_no_chip_holds_are_named_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "simulate logits-ce --target v5e --tokens 65536 --vocab 151936 --dtype f32";
+    let large = ran(folder.path(), line);
+    assert_eq!(large.code, Some(3));
+    let reason = large.stdout.lines().nth(2).unwrap();
+    assert!(reason.contains("`d_logits`, 37.09 GiB"), "{reason}");
+    assert!(reason.contains("over the logits") && !reason.contains("streaming"));
+}
+
+#[test]
 fn options_and_blocks_of_the_head_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for command in ["simulate", "tune"] {

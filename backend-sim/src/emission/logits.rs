@@ -121,6 +121,8 @@ mod tests {
         assert_eq!(choice.schedule.forward, given(8, 4096).unwrap());
         let free = choose(&op, target, [None; 2], None).unwrap();
         assert_eq!(choice.schedule.backward, free.schedule.backward);
+        let least = choose(&op, target, [None; 2], Some(1 << 20)).unwrap();
+        assert_eq!(least.vmem_limit_bytes, 1 << 20);
         let refused = |blocks, limit| {
             let choice = choose(&op, target, [blocks; 2], limit);
             choice.unwrap_err().to_string()
@@ -130,8 +132,8 @@ mod tests {
             text.contains("VMEM") && text.contains("smaller blocks"),
             "{text}"
         );
-        let text = refused(None, Some(1 << 20));
-        assert!(text.contains("the limit is 1.00 MiB"), "{text}");
+        let text = refused(None, Some(64 << 10));
+        assert!(text.contains("the limit is 64.00 KiB"), "{text}");
         assert!(refused(given(256, 1000), None).contains("multiple of 128"));
     }
 }
