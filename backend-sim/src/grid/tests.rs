@@ -1,5 +1,7 @@
 //! Grids against all of their steps, one by one.
 
+use std::collections::HashMap;
+
 use super::*;
 use proptest::prelude::*;
 
