@@ -267,3 +267,24 @@ fn a_trace_has_a_process_for_each_kernel() {
         assert!(event["ts"].as_f64().unwrap() >= 0.0 && event["dur"].as_f64().unwrap() >= 0.0);
     }
 }
+
+#[test]
+fn scalars_that_are_not_given_are_named_with_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let emit =
+        format!("emit {OP} --pass backward --strategy streaming --format mosaic --output k.mlir");
+    let ran = tilecast(path, emit.split(' '));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let words = "1 prefetched scalars are not given (--scalars)";
+    let ran = simulate(path, "--mosaic k.linear_ce_dx.mlir --target v5e");
+    assert!(
+        ran.stdout.lines().nth(2).unwrap().starts_with(words),
+        "{}",
+        ran.stdout
+    );
+    fs::write(path.join("given.json"), r#"{"prefetched": [[0, 0]]}"#).unwrap();
+    let line = "--mosaic k.linear_ce_dx.mlir --target v5e --scalars given.json";
+    let ran = simulate(path, line);
+    assert_eq!((ran.code, ran.stdout.contains(words)), (Some(0), false));
+}

@@ -9,6 +9,7 @@ use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::grid::Scalars;
 use tilecast::sim::kernel::KernelReport;
+use tilecast::sim::signature::Signature;
 use tilecast::sim::trace::Process;
 use tilecast::sim::{judge, kernel};
 use tilecast::tpu::mosaic::Module;
@@ -77,6 +78,13 @@ impl Simulation {
         }
     }
 
+    /// Prefetched scalars of the kernel whose values are not known.
+    fn scalars_missing(&self) -> usize {
+        let all = Signature::read(&self.module).map_or(0, |signature| signature.scalars.len());
+        let given = self.scalars.prefetched.iter().flatten().count();
+        all.saturating_sub(given)
+    }
+
     fn assumptions(&self) -> Vec<String> {
         let mut lines = self.report.assumptions.clone();
         lines.extend(target_assumptions(self.target));
@@ -126,6 +134,13 @@ impl Simulation {
                 time_text(high),
                 prediction.bounds.binding().0
             ))?;
+        }
+        match self.scalars_missing() {
+            0 => {}
+            missing => print(format_args!(
+                "{missing} prefetched scalars are not given (--scalars) and taken to be zero: what depends on them may \
+                 run more often, and take longer"
+            ))?,
         }
         if report.verdict == Verdict::VmemOom
             && let Some(reason) = &report.reason
