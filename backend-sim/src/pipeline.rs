@@ -283,9 +283,8 @@ impl<'a> Pipeline<'a> {
         for (i, window) in self.windows.iter().enumerate() {
             if !window.output {
                 let issue = if window.single { first_step } else { before };
-                let end = clock.load(&mut state, issue, window.bytes);
+                let end = load(clock, &mut state, issue, (i, window), 0, log);
                 state.fetched = state.fetched.max(end);
-                log.note(Lane::Window(i), &"load", 0, end - clock.time(window), end);
             }
         }
         state.core += self.entry + around;
@@ -333,15 +332,8 @@ impl<'a> Pipeline<'a> {
         let issue = state.core + head;
         let mut fetched: Option<f64> = None;
         for &(i, window) in moved.iter().filter(|(_, w)| !w.output && !w.single) {
-            let end = clock.load(&mut next, issue, window.bytes);
+            let end = load(clock, &mut next, issue, (i, window), number + 1, log);
             fetched = Some(fetched.map_or(end, |f| f.max(end)));
-            log.note(
-                Lane::Window(i),
-                &"load",
-                number + 1,
-                end - clock.time(window),
-                end,
-            );
         }
         let start = issue.max(state.fetched);
         log.note(Lane::Wait, &"wait", number, issue, start);
@@ -376,15 +368,8 @@ impl<'a> Pipeline<'a> {
         next.core = next.core.max(own);
         for &(i, window) in moved.iter().filter(|(_, w)| !w.output && w.single) {
             let at = next.core;
-            let end = clock.load(&mut next, at, window.bytes);
+            let end = load(clock, &mut next, at, (i, window), number + 1, log);
             fetched = Some(fetched.map_or(end, |f| f.max(end)));
-            log.note(
-                Lane::Window(i),
-                &"load",
-                number + 1,
-                end - clock.time(window),
-                end,
-            );
         }
         let mut written = state.zero;
         for &(i, window) in moved.iter().filter(|(_, w)| w.output) {
@@ -447,6 +432,21 @@ impl<'a> Pipeline<'a> {
             }
         }
     }
+}
+
+/// Copies the block of a window for step `number`, from cycle `at` on: when it is there.
+fn load(
+    clock: &Clock,
+    state: &mut State,
+    at: f64,
+    (i, window): (usize, &WindowCopy),
+    number: u64,
+    log: &mut Log,
+) -> f64 {
+    let end = clock.load(state, at, window.bytes);
+    let start = end - clock.time(window);
+    log.note(Lane::Window(i), &"load", number, start, end);
+    end
 }
 
 /// What is copied for each operand with a window, in the order of the bits of

@@ -210,18 +210,43 @@ fn predicted(passes: &[(PassReport, u64)], baselines: &Baselines) -> Option<Pred
     Some(sum)
 }
 
-/// Errors of the model, the roofline and the fitted roofline over the runs with a time.
-pub fn errors(outcomes: &[&RunOutcome]) -> [Option<Errors>; 3] {
-    [
-        |predicted: &PredictedSeconds| predicted.model,
-        |predicted: &PredictedSeconds| predicted.roofline,
-        |predicted: &PredictedSeconds| predicted.fitted_roofline,
-    ]
-    .map(|of| {
-        let pair = |outcome: &&RunOutcome| {
-            let predicted = outcome.predicted_s.as_ref()?;
-            Some((of(predicted), outcome.run.seconds?))
+/// What the model says of the runs of one structure.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StructureSummary {
+    /// Whose kernel.
+    pub structure: &'static str,
+    /// Errors of the model over the runs with a time.
+    pub model: Option<Errors>,
+    /// Of the roofline.
+    pub roofline: Option<Errors>,
+    /// Of the fitted roofline.
+    pub fitted_roofline: Option<Errors>,
+    /// Runs whose verdict is right.
+    pub right: usize,
+    /// Runs whose verdict is wrong.
+    pub wrong: usize,
+}
+
+/// A summary for each structure.
+pub fn summaries(outcomes: &[RunOutcome]) -> Vec<StructureSummary> {
+    let summary = |structure| {
+        let of = || (outcomes.iter()).filter(move |outcome| outcome.run.structure == structure);
+        let errors = |of_predicted: fn(&PredictedSeconds) -> f64| {
+            let timed = of().filter(|outcome| outcome.run.ran);
+            Errors::of(timed.filter_map(|outcome| {
+                let predicted = outcome.predicted_s.as_ref()?;
+                Some((of_predicted(predicted), outcome.run.seconds?))
+            }))
         };
-        Errors::of(outcomes.iter().filter_map(pair))
-    })
+        let right = of().filter(|outcome| outcome.verdict_is_right()).count();
+        StructureSummary {
+            structure,
+            model: errors(|predicted| predicted.model),
+            roofline: errors(|predicted| predicted.roofline),
+            fitted_roofline: errors(|predicted| predicted.fitted_roofline),
+            right,
+            wrong: of().count() - right,
+        }
+    };
+    ["levanter", "tokamax"].map(summary).into()
 }

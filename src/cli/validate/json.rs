@@ -1,7 +1,7 @@
 //! The comparison as one document.
 
 use serde_json::{Value, json};
-use tilecast::sim::validate::hardware::{self, RunOutcome};
+use tilecast::sim::validate::hardware::{self, RunOutcome, StructureSummary};
 use tilecast::sim::validate::point::Set;
 use tilecast::sim::validate::ranking::choices;
 use tilecast::sim::validate::{Agreement, Errors, Outcome, Summary};
@@ -35,7 +35,9 @@ pub(super) fn document(report: &Report) -> Value {
     let failures: Vec<Value> = (report.failures.iter())
         .map(|(point, reason)| json!({"point": point, "reason": reason}))
         .collect();
-    let hardware_summaries = ["levanter", "tokamax"].map(|structure| runs(&report.runs, structure));
+    let hardware_summaries: Vec<Value> = (hardware::summaries(&report.runs).iter())
+        .map(structure)
+        .collect();
     json!({
         "summaries": sets,
         "wrong_verdicts": report.outcomes.iter().filter(wrong).map(point).collect::<Vec<_>>(),
@@ -140,25 +142,12 @@ fn run(outcome: &RunOutcome) -> Value {
     })
 }
 
-fn runs(outcomes: &[RunOutcome], structure: &str) -> Value {
-    let of: Vec<&RunOutcome> = (outcomes.iter())
-        .filter(|outcome| outcome.run.structure == structure)
-        .collect();
-    let timed: Vec<&RunOutcome> = of
-        .iter()
-        .copied()
-        .filter(|outcome| outcome.run.ran)
-        .collect();
-    let [model, roofline, fitted] = hardware::errors(&timed);
-    let right = of
-        .iter()
-        .filter(|outcome| outcome.verdict_is_right())
-        .count();
+fn structure(summary: &StructureSummary) -> Value {
     json!({
-        "kernel": structure,
-        "time": errors(&model),
-        "roofline": errors(&roofline),
-        "fitted_roofline": errors(&fitted),
-        "verdicts": {"equal": right, "wrong": of.len() - right},
+        "kernel": summary.structure,
+        "time": errors(&summary.model),
+        "roofline": errors(&summary.roofline),
+        "fitted_roofline": errors(&summary.fitted_roofline),
+        "verdicts": {"equal": summary.right, "wrong": summary.wrong},
     })
 }

@@ -269,29 +269,18 @@ fn runs(text: &mut String, outcomes: &[RunOutcome]) {
         text,
         "? blocks not stated; F forward, B backward; times that are not stated are -",
     );
-    for structure in ["levanter", "tokamax"] {
-        let of: Vec<&RunOutcome> = (outcomes.iter())
-            .filter(|outcome| outcome.run.structure == structure)
-            .collect();
-        let timed: Vec<&RunOutcome> = of
-            .iter()
-            .copied()
-            .filter(|outcome| outcome.run.ran)
-            .collect();
-        let [model, roofline, fitted] = hardware::errors(&timed);
-        let right = of
-            .iter()
-            .filter(|outcome| outcome.verdict_is_right())
-            .count();
+    for summary in hardware::summaries(outcomes) {
         line(
             text,
             format_args!(
-                "{structure}: mean error {} %, bias {} %; roofline {} %, fitted roofline {} %; verdicts right {right} of {}",
-                cell(&model, |errors| errors.mean),
-                cell(&model, |errors| errors.bias),
-                cell(&roofline, |errors| errors.mean),
-                cell(&fitted, |errors| errors.mean),
-                of.len()
+                "{}: mean error {} %, bias {} %; roofline {} %, fitted roofline {} %; verdicts right {} of {}",
+                summary.structure,
+                cell(&summary.model, |errors| errors.mean),
+                cell(&summary.model, |errors| errors.bias),
+                cell(&summary.roofline, |errors| errors.mean),
+                cell(&summary.fitted_roofline, |errors| errors.mean),
+                summary.right,
+                summary.right + summary.wrong
             ),
         );
     }
