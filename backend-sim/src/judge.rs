@@ -85,28 +85,20 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
-    let machine = Machine::new(target);
-    judge_on(module, machine, cores(target), scalars, limit_bytes)
+    let mut schedules = Schedules::new(Machine::new(target));
+    judge_again(
+        module,
+        None,
+        cores(target),
+        scalars,
+        limit_bytes,
+        &mut schedules,
+    )
 }
 
-/// Like [`judge`], on a given machine and number of cores: what the compiler was asked for when a
-/// point was [measured](crate::validate), or what is tried when figures are fitted.
-///
-/// # Errors
-/// As for [`judge`].
-pub fn judge_on(
-    module: &Module,
-    machine: Machine,
-    cores: u64,
-    scalars: &Scalars,
-    limit_bytes: Option<u64>,
-) -> Result<Judged, JudgeError> {
-    let mut schedules = Schedules::new(machine);
-    judge_again(module, None, cores, scalars, limit_bytes, &mut schedules)
-}
-
-/// Like [`judge_on`], of a module that lacks `rest` of the kernel, on the machine of the schedules that were
-/// made before.
+/// Like [`judge`], of a module that lacks `rest` of the kernel, on a given number of cores and on the machine of the
+/// schedules that were made before: those of a search, or what the compiler was asked for when a point was
+/// [measured](crate::validate).
 pub(crate) fn judge_again(
     module: &Module,
     rest: Option<&Rest>,

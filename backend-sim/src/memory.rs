@@ -271,11 +271,6 @@ impl VmemLedger {
         self.used_bytes() <= self.limit_bytes
     }
 
-    /// Whether the sum would be within the largest limit that can be given.
-    pub fn fits_raised(&self) -> bool {
-        self.used_bytes() <= self.capacity_bytes
-    }
-
     /// Why it does not fit, and what helps; `None` if it fits.
     pub fn reason(&self, target: &Target) -> Option<String> {
         let largest = self.largest().map(|term| Largest {

@@ -2,7 +2,7 @@
 //!
 //! The compiler unrolls vector operations into registers, places them on the slots of very long
 //! instructions, one straight-line block at a time, and stores what does not fit in the registers.
-//! [`schedule`] does the same, in groups of registers and without its heuristics: each group takes the
+//! This module does the same, in groups of registers and without its heuristics: each group takes the
 //! first free slots of its unit after its operands are there.
 
 mod account;
@@ -19,8 +19,8 @@ mod walk;
 use thiserror::Error;
 use tilecast_tpu::mosaic::{Module, TypeKind};
 
-use crate::grid::{Grid, GridError, Scalars};
-use crate::signature::{Signature, SignatureError};
+use crate::grid::{Grid, Scalars};
+use crate::signature::Signature;
 
 pub(crate) use memo::Memo;
 use memo::Runs;
@@ -32,12 +32,6 @@ use walk::Walk;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// The kernel's signature cannot be read.
-    #[error(transparent)]
-    Signature(#[from] SignatureError),
-    /// The kernel's grid cannot be read.
-    #[error(transparent)]
-    Grid(#[from] GridError),
     /// An operation that the model does not know.
     #[error("line {line}: the cost model does not know `{op}`")]
     UnknownOp {
@@ -169,30 +163,12 @@ impl KernelSchedule {
         (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
-    /// Slots in VMEM for the registers that the file does not hold.
-    pub fn spill_slots(&self, machine: &Machine) -> u64 {
-        (self.registers() - machine.registers).max(0.0) as u64
-    }
-
     /// Most registers that hold values at once.
     pub fn registers(&self) -> f64 {
         (self.kinds.iter().flat_map(|kind| &kind.schedule.regions))
             .map(|region| region.registers)
             .fold(0.0, f64::max)
     }
-}
-
-/// The schedule of the kernel of `module`, nothing known of its prefetched scalars.
-///
-/// # Errors
-/// No kernel, or an operation that the model does not know.
-pub fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, ScheduleError> {
-    let signature = Signature::read(module)?;
-    let cores = if machine.target.name == "v5p" { 2 } else { 1 };
-    let grid = Grid::new(module, &signature, &Scalars::default(), cores)?;
-    let scalars = Scalars::default();
-    let memo = Memo::default();
-    schedule_grid(module, machine, &signature, &grid, &scalars, &memo)
 }
 
 /// The schedule of one step of each [body](Grid::bodies) of a grid; blocks that `memo` has are not made again.

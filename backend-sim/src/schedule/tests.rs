@@ -32,6 +32,21 @@ fn store(name: &str, argument: usize, shape: &str) -> String {
     )
 }
 
+/// The schedule of a probe, which has no grid.
+fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, ScheduleError> {
+    let signature = Signature::read(module).unwrap();
+    let scalars = Scalars::default();
+    let grid = Grid::new(module, &signature, &scalars, 1).unwrap();
+    schedule_grid(
+        module,
+        machine,
+        &signature,
+        &grid,
+        &scalars,
+        &Memo::default(),
+    )
+}
+
 /// Cycles on v4, v5e, v5p, v6e and v7x.
 fn cycles(module: &Module) -> [f64; 5] {
     ["v4", "v5e", "v5p", "v6e", "v7x"].map(|name| {

@@ -188,7 +188,7 @@ impl Predicted {
 /// [fitted](crate::schedule::Machine::fitted) with.
 ///
 /// # Errors
-/// As for [`judge_on`](crate::judge::judge_on).
+/// As for [`judge`](crate::judge::judge).
 pub fn cycles(
     module: &Module,
     scalars: &Scalars,
