@@ -22,7 +22,7 @@
 use thiserror::Error;
 
 pub use crate::simd::{Arithmetic, Values};
-use crate::simd::{Extents, Pack, Simd, Strip};
+use crate::simd::{Extents, Pack, PanelFormat, Simd, Strip};
 
 /// Why an operand or a product was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -58,7 +58,7 @@ pub enum GemmError {
     },
     /// The operand's type or the level cannot take part in this arithmetic.
     #[error(
-        "{arithmetic:?} arithmetic takes bf16 operands on a level that multiplies them, not {dtype} on {level}"
+        "{arithmetic:?} arithmetic takes bf16 operands (one of them, if split) on a level that multiplies them, not {dtype} on {level}"
     )]
     UnsupportedArithmetic {
         /// The arithmetic asked for.
@@ -67,6 +67,12 @@ pub enum GemmError {
         dtype: &'static str,
         /// Level asked to pack.
         level: crate::simd::Level,
+    },
+    /// Both operands are packed for the same side of a split product.
+    #[error("split arithmetic multiplies an f32 by a bf16 operand, not two of {dtype}")]
+    NotOneOfEach {
+        /// Type of both operands' values.
+        dtype: &'static str,
     },
     /// The operands were packed for different levels or arithmetics than the product's.
     #[error("the operands are packed for {lhs} and {rhs}, the product runs on {level}")]
@@ -204,7 +210,7 @@ impl PackedLhs {
     ///
     /// # Errors
     ///
-    /// If `arithmetic` is [`Arithmetic::Bf16`] and the values are `f32` or the level has no such products.
+    /// If the level has no products in `arithmetic`, or it is [`Arithmetic::Bf16`] and the values are `f32`.
     pub fn pack(
         &mut self,
         simd: Simd,
@@ -212,8 +218,8 @@ impl PackedLhs {
         transposed: bool,
         arithmetic: Arithmetic,
     ) -> Result<(), GemmError> {
-        let (width, _) = simd.tile_shape();
-        self.0.pack(simd, source, !transposed, arithmetic, width)
+        let [format, _] = simd.panel_formats(arithmetic);
+        self.0.pack(simd, source, !transposed, format)
     }
 
     /// Rows and columns of the operand.
@@ -236,7 +242,7 @@ impl PackedRhs {
     ///
     /// # Errors
     ///
-    /// If `arithmetic` is [`Arithmetic::Bf16`] and the values are `f32` or the level has no such products.
+    /// If the level has no products in `arithmetic`, or it is [`Arithmetic::Bf16`] and the values are `f32`.
     pub fn pack(
         &mut self,
         simd: Simd,
@@ -244,8 +250,8 @@ impl PackedRhs {
         transposed: bool,
         arithmetic: Arithmetic,
     ) -> Result<(), GemmError> {
-        let (_, width) = simd.tile_shape();
-        self.0.pack(simd, source, transposed, arithmetic, width)
+        let [_, format] = simd.panel_formats(arithmetic);
+        self.0.pack(simd, source, transposed, format)
     }
 
     /// Rows and columns of the operand.
@@ -292,8 +298,8 @@ pub fn matmul(
             values[row * row_stride..][..columns].fill(0.0);
         }
     }
-    let (tile_rows, tile_columns) = simd.tile_shape();
-    let depth_words = lhs.depth_words();
+    let (arithmetic, depth_words) = (lhs.format.arithmetic, lhs.depth_words());
+    let (tile_rows, tile_columns) = (lhs.format.width, rhs.format.width);
     for first_word in (0..depth_words).step_by(DEPTH_WORDS) {
         let words = DEPTH_WORDS.min(depth_words - first_word);
         let accumulate = accumulate || first_word > 0;
@@ -301,7 +307,7 @@ pub fn matmul(
         for first_row in (0..rows).step_by(block_rows) {
             for first_column in (0..columns).step_by(tile_columns) {
                 simd.multiply(
-                    lhs.arithmetic,
+                    arithmetic,
                     Strip {
                         out: &mut values[first_row * row_stride + first_column..],
                         row_stride,
@@ -337,9 +343,9 @@ struct Panels {
     lines: Vec<Line>,
     lanes: usize,
     depth: usize,
-    /// Lanes of a panel.
-    width: usize,
-    arithmetic: Arithmetic,
+    format: PanelFormat,
+    /// Type of the values it was packed from.
+    dtype: &'static str,
     /// What it was packed for; nothing yet if `None`.
     simd: Option<Simd>,
 }
@@ -350,8 +356,13 @@ impl Default for Panels {
             lines: Vec::new(),
             lanes: 0,
             depth: 0,
-            width: 1,
-            arithmetic: Arithmetic::F32,
+            format: PanelFormat {
+                arithmetic: Arithmetic::F32,
+                width: 1,
+                run: 1,
+                depth_multiple: 1,
+            },
+            dtype: "f32",
             simd: None,
         }
     }
@@ -363,51 +374,50 @@ impl Panels {
         simd: Simd,
         source: &Source<'_>,
         rows_are_lanes: bool,
-        arithmetic: Arithmetic,
-        width: usize,
+        format: PanelFormat,
     ) -> Result<(), GemmError> {
-        let is_bf16 = matches!(source.values, Values::Bf16(_));
-        if arithmetic == Arithmetic::Bf16 && !(is_bf16 && simd.supports(arithmetic)) {
+        let arithmetic = format.arithmetic;
+        let dtype = match source.values {
+            Values::F32(_) => "f32",
+            Values::Bf16(_) => "bf16",
+        };
+        if !simd.supports(arithmetic) || arithmetic == Arithmetic::Bf16 && dtype != "bf16" {
             return Err(GemmError::UnsupportedArithmetic {
                 arithmetic,
-                dtype: if is_bf16 { "bf16" } else { "f32" },
+                dtype,
                 level: simd.level(),
             });
         }
         let extents = source.extents(rows_are_lanes);
         self.simd = Some(simd);
-        self.arithmetic = arithmetic;
-        self.width = width;
+        self.format = format;
+        self.dtype = dtype;
         self.lanes = extents.lanes;
         self.depth = extents.depth;
-        let words = self.lanes.next_multiple_of(width) * self.depth_words();
+        let words = self.lanes.next_multiple_of(format.width) * self.depth_words();
         // Every word is overwritten: only growth costs an initialisation.
         self.lines.resize(words.div_ceil(16), Line([0; 16]));
         simd.run(Pack {
             values: source.values,
             extents,
-            pairs: arithmetic == Arithmetic::Bf16,
-            width,
+            format,
             panels: &mut bytemuck::cast_slice_mut(&mut self.lines)[..words],
         });
         Ok(())
     }
 
     fn depth_words(&self) -> usize {
-        match self.arithmetic {
-            Arithmetic::F32 => self.depth,
-            Arithmetic::Bf16 => self.depth.div_ceil(2),
-        }
+        self.format.depth_words(self.depth)
     }
 
     /// The panel that starts at `lane`, and all that follow, from a word of the depth on.
     fn from(&self, lane: usize, word: usize) -> &[f32] {
-        &bytemuck::cast_slice(&self.lines)[lane * self.depth_words() + word * self.width..]
+        &bytemuck::cast_slice(&self.lines)[lane * self.depth_words() + word * self.format.width..]
     }
 
     fn describe(&self) -> String {
         match self.simd {
-            Some(simd) => format!("{simd} in {:?}", self.arithmetic),
+            Some(simd) => format!("{simd} in {:?}", self.format.arithmetic),
             None => "nothing".into(),
         }
     }
@@ -438,12 +448,15 @@ fn check_bounds(
 }
 
 fn check_product(simd: Simd, out: &Out<'_>, lhs: &Panels, rhs: &Panels) -> Result<(), GemmError> {
-    if [lhs.simd, rhs.simd] != [Some(simd); 2] || lhs.arithmetic != rhs.arithmetic {
+    if [lhs.simd, rhs.simd] != [Some(simd); 2] || lhs.format.arithmetic != rhs.format.arithmetic {
         return Err(GemmError::PackedDifferently {
             lhs: lhs.describe(),
             rhs: rhs.describe(),
             level: simd.level(),
         });
+    }
+    if lhs.format.arithmetic == Arithmetic::Split && lhs.dtype == rhs.dtype {
+        return Err(GemmError::NotOneOfEach { dtype: lhs.dtype });
     }
     if (out.rows, out.columns, lhs.depth) != (lhs.lanes, rhs.lanes, rhs.depth) {
         return Err(GemmError::ShapeMismatch {

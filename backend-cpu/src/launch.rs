@@ -8,12 +8,12 @@
 use std::cell::{Cell, RefCell};
 
 use tilecast_core::program::Kernel;
-use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable};
+use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable, NamedBuffer};
 
 use crate::buffers::{
     Block, Elements, InputTile, LocalTile, Masks, Output, Storage, Vector, VectorWindow,
 };
-use crate::panels::Panels;
+use crate::panels::{KEPT_PANEL_BYTES, Panels, block_bytes, blocks_kept};
 use crate::simd::Statistics;
 use crate::tiles::{CpuTiles, Slot};
 use crate::{Cpu, CpuError};
@@ -63,8 +63,6 @@ const POISONED: Statistics = Statistics {
 
 struct Worker<'s, 'a> {
     tiles: CpuTiles<'s, 'a>,
-    /// Block indices of each buffer at the last step.
-    shown: Vec<Vec<i64>>,
 }
 
 impl<'s, 'a> Worker<'s, 'a> {
@@ -81,14 +79,14 @@ impl<'s, 'a> Worker<'s, 'a> {
             .map(|named| RefCell::new(slot(&named.buffer, &mut operands)))
             .collect();
         Self {
-            shown: vec![Vec::new(); slots.len()],
             tiles: CpuTiles {
                 simd: cpu.simd,
                 cpu,
                 spec,
                 point: spec.grid().iter().map(|_| Cell::new(0)).collect(),
                 scalars,
-                panels: slots.iter().map(|_| Panels::default()).collect(),
+                shown: slots.iter().map(|_| RefCell::default()).collect(),
+                panels: panels(spec),
                 slots,
                 error: RefCell::new(None),
             },
@@ -96,7 +94,7 @@ impl<'s, 'a> Worker<'s, 'a> {
     }
 
     /// Runs the steps whose parallel axes, counted lexicographically, lie in `range`.
-    fn run<K: Kernel>(mut self, kernel: &K, range: std::ops::Range<usize>) -> Result<(), CpuError> {
+    fn run<K: Kernel>(self, kernel: &K, range: std::ops::Range<usize>) -> Result<(), CpuError> {
         let spec = self.tiles.spec;
         let sequential: usize = spec.grid()[spec.parallel_axes()..]
             .iter()
@@ -128,7 +126,7 @@ impl<'s, 'a> Worker<'s, 'a> {
     }
 
     /// Points every window at the block of this step.
-    fn show_blocks(&mut self) -> Result<(), CpuError> {
+    fn show_blocks(&self) -> Result<(), CpuError> {
         let tiles = &self.tiles;
         let variable = |v| match v {
             MapVariable::Axis(axis) => tiles.point[axis.index()].get(),
@@ -141,15 +139,14 @@ impl<'s, 'a> Worker<'s, 'a> {
                 continue;
             };
             let map = operand.map.iter();
-            let shown = &mut self.shown[i];
+            let shown = &mut *tiles.shown[i].borrow_mut();
             let unchanged = shown.len() == operand.map.len()
                 && (map.clone().zip(&*shown)).all(|(index, &old)| index.evaluate(&variable) == old);
             if unchanged {
                 continue;
             }
-            *shown = map
-                .map(|index: &Affine<_>| index.evaluate(&variable))
-                .collect();
+            shown.clear();
+            shown.extend(map.map(|index: &Affine<_>| index.evaluate(&variable)));
             let block = Block::new(&operand.dims, &operand.block, shown).ok_or_else(|| {
                 CpuError::BlockOutside {
                     kernel: tiles.spec.name().into(),
@@ -158,11 +155,42 @@ impl<'s, 'a> Worker<'s, 'a> {
                     counts: operand.block_counts().collect(),
                 }
             })?;
-            show(&mut tiles.slots[i].borrow_mut(), block);
-            tiles.panels[i].invalidate();
+            let slot = &mut tiles.slots[i].borrow_mut();
+            show(slot, block);
+            // Packed copies of an input are known by its block, as long as nothing writes to it.
+            if !matches!(**slot, Slot::Input(_)) || is_aliased(tiles.spec, i) {
+                tiles.panels[i].invalidate();
+            }
         }
         Ok(())
     }
+}
+
+/// No packed copies yet of each buffer, and how many of each window will be kept.
+fn panels(spec: &KernelSpec) -> Vec<Panels> {
+    let mut budget_bytes = KEPT_PANEL_BYTES;
+    let mut of_buffer = |i: usize, named: &NamedBuffer| match &named.buffer {
+        Buffer::Window {
+            access: Access::Input,
+            operand,
+            ..
+        } if !is_aliased(spec, i) => {
+            let kept = blocks_kept(spec, operand, budget_bytes);
+            if kept > 1 {
+                budget_bytes -= kept * block_bytes(operand);
+            }
+            Panels::of_blocks(kept)
+        }
+        _ => Panels::of_blocks(1),
+    };
+    let buffers = spec.buffers().iter().enumerate();
+    buffers.map(|(i, named)| of_buffer(i, named)).collect()
+}
+
+/// Whether the kernel writes to the array that this buffer reads.
+fn is_aliased(spec: &KernelSpec, buffer: usize) -> bool {
+    let inputs = spec.aliases().iter().map(|(input, _)| input.index());
+    inputs.into_iter().any(|input| input == buffer)
 }
 
 /// The memory for one buffer of a kernel.

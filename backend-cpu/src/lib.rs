@@ -25,6 +25,7 @@ mod run;
 pub mod simd;
 mod tiles;
 
+use num_integer::lcm;
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::Cache;
@@ -41,6 +42,8 @@ pub struct Cpu {
     threads: usize,
     poison: bool,
     arithmetic: Option<Arithmetic>,
+    /// Whether [`Arithmetic::Split`] is exact enough for what runs.
+    may_split: bool,
 }
 
 impl Default for Cpu {
@@ -57,6 +60,7 @@ impl Cpu {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             poison: false,
             arithmetic: None,
+            may_split: true,
         }
     }
 
@@ -77,8 +81,9 @@ impl Cpu {
         Self { poison, ..self }
     }
 
-    /// With this arithmetic for products of two bf16 operands, where the instruction set has it;
-    /// otherwise the faster one on this machine, found by a short measurement.
+    /// With bf16 operands multiplied in this arithmetic where the operands and the instruction set allow it
+    /// ([`Bf16`](Arithmetic::Bf16) stands for [`Split`](Arithmetic::Split) where one operand is f32); otherwise in the
+    /// faster one on this machine, found by a short measurement. A program that puts out an f32 matrix never splits.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         let arithmetic = Some(arithmetic);
         Self { arithmetic, ..self }
@@ -86,14 +91,13 @@ impl Cpu {
 
     /// How products of operands of these types are computed.
     pub(crate) fn arithmetic_for(&self, left_is_bf16: bool, right_is_bf16: bool) -> Arithmetic {
+        if left_is_bf16 != right_is_bf16 && !self.may_split {
+            return Arithmetic::F32;
+        }
         match self.arithmetic {
-            Some(Arithmetic::Bf16)
-                if left_is_bf16 && right_is_bf16 && self.simd.supports(Arithmetic::Bf16) =>
-            {
-                Arithmetic::Bf16
-            }
-            Some(_) => Arithmetic::F32,
             None => self.simd.arithmetic(left_is_bf16, right_is_bf16),
+            Some(Arithmetic::F32) => Arithmetic::F32,
+            Some(_) => self.simd.pairs_for(left_is_bf16, right_is_bf16),
         }
     }
 
@@ -109,12 +113,17 @@ impl Cpu {
 
     /// What this machine asks of block sizes.
     pub fn cache(&self) -> Cache {
-        let (row_multiple, column_multiple) = self.simd.tile_shape();
+        // Blocks that suit both arithmetics: which one a product takes depends on the types of its operands.
+        let tiles = [Arithmetic::F32, Arithmetic::Bf16].map(|a| self.simd.tile_shape(a));
+        let [(f32_rows, f32_columns), (bf16_rows, bf16_columns)] = tiles;
+        let row_multiple = lcm(f32_rows, bf16_rows);
+        let column_multiple = lcm(f32_columns, bf16_columns);
         Cache {
             bytes: cache::level_2_bytes(),
             threads: self.threads,
             row_multiple,
             column_multiple,
+            panel_bytes: PANEL_BYTES_PER_THREAD,
             chunk_bytes: self.threads * CHUNK_BYTES_PER_THREAD,
         }
     }
@@ -133,6 +142,9 @@ impl Cpu {
         run::run(self, program, inputs, outputs)
     }
 }
+
+/// Packed rows of `x` stream from the last-level cache once per block of columns.
+const PANEL_BYTES_PER_THREAD: usize = 4 << 20;
 
 /// A chunk of delta that two products read back should stay in the last-level cache.
 const CHUNK_BYTES_PER_THREAD: usize = 8 << 20;

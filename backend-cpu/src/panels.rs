@@ -2,11 +2,15 @@
 //!
 //! A window is packed when a product first reads it and stays packed until its block changes;
 //! scratch until it is written. The same block may be kept in several forms: `w` is the right
-//! operand of the logits and, transposed, of `dx`.
+//! operand of the logits and, transposed, of `dx`. A window that comes back to a block, because
+//! its index map ignores an axis around one that it follows, keeps the blocks it comes back to if
+//! they are small enough together ([`blocks_kept`]).
 
 use std::cell::RefCell;
 
-use crate::buffers::Part;
+use tilecast_core::spec::{Blocked, KernelSpec, MapVariable};
+
+use crate::buffers::{Masks, Part};
 use crate::gemm::{GemmError, PackedLhs, PackedRhs, Source};
 use crate::simd::{Arithmetic, Simd};
 
@@ -46,63 +50,121 @@ impl Packed for PackedRhs {
     }
 }
 
+/// Bytes of packed blocks that a thread keeps in case a window comes back to them.
+pub(crate) const KEPT_PANEL_BYTES: usize = 16 << 20;
+
 /// What a packed copy is a copy of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Key {
+    /// Block of a window; empty for scratch.
+    pub(crate) block: Vec<i64>,
+    /// Edges of a window that were masked before it was packed.
+    pub(crate) masks: Masks,
     pub(crate) part: Part,
     pub(crate) transposed: bool,
     pub(crate) arithmetic: Arithmetic,
 }
 
-/// Packed copies of parts of one buffer. A copy without a key is out of date and its memory free.
-#[derive(Debug, Default)]
-pub(crate) struct Copies<P>(Vec<(Option<Key>, P)>);
+/// Packed copies of parts of one buffer.
+#[derive(Debug)]
+pub(crate) struct Copies<P> {
+    /// The one used last comes last. A copy without a key is out of date and its memory free.
+    copies: Vec<(Option<Key>, P)>,
+    /// Blocks that are kept besides the current one.
+    others: usize,
+}
 
 impl<P: Packed> Copies<P> {
+    fn of_blocks(kept: usize) -> Self {
+        Self {
+            copies: Vec::new(),
+            others: kept.saturating_sub(1),
+        }
+    }
+
     /// The copy for `key`; if there is none, `with_source` describes what to pack.
     pub(crate) fn get(
         &mut self,
         simd: Simd,
-        key: Key,
+        key: &Key,
         with_source: impl FnOnce(
             &mut dyn FnMut(&Source<'_>) -> Result<(), GemmError>,
         ) -> Result<(), GemmError>,
     ) -> Result<&P, GemmError> {
-        let copies = &mut self.0;
-        if let Some(i) = copies.iter().position(|(k, _)| *k == Some(key)) {
-            return Ok(&copies[i].1);
+        let copies = &mut self.copies;
+        let is_key = |(k, _): &(Option<Key>, P)| k.as_ref() == Some(key);
+        if let Some(i) = copies.iter().position(is_key) {
+            copies[i..].rotate_left(1);
+            return Ok(&copies.last().expect("found above").1);
         }
-        let free = copies.iter().position(|(k, _)| k.is_none());
-        let i = free.unwrap_or_else(|| {
-            copies.push((None, P::default()));
-            copies.len() - 1
+        // The longest unused copy of another block gives its memory when there are enough of them.
+        let other = |(k, _): &(Option<Key>, P)| k.as_ref().is_some_and(|k| k.block != key.block);
+        let free = copies.iter().position(|(k, _)| k.is_none()).or_else(|| {
+            let others = copies.iter().filter(|copy| other(copy)).count();
+            let oldest = copies.iter().position(other);
+            oldest.filter(|_| others > self.others)
         });
-        let (current, packed) = &mut copies[i];
+        match free {
+            Some(i) => copies[i..].rotate_left(1),
+            None => copies.push((None, P::default())),
+        }
+        let (current, packed) = copies.last_mut().expect("one was pushed or found");
+        *current = None;
         with_source(&mut |source| packed.pack(simd, source, key.transposed, key.arithmetic))?;
-        *current = Some(key);
+        *current = Some(key.clone());
         Ok(packed)
+    }
+
+    fn invalidate(&mut self) {
+        self.copies.iter_mut().for_each(|(key, _)| *key = None);
     }
 }
 
 /// The packed copies of one buffer, for either side of a product.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Panels {
     pub(crate) left: RefCell<Copies<PackedLhs>>,
     pub(crate) right: RefCell<Copies<PackedRhs>>,
 }
 
 impl Panels {
+    /// For a buffer of which so many blocks are kept, at least the current one.
+    pub(crate) fn of_blocks(kept: usize) -> Self {
+        Self {
+            left: RefCell::new(Copies::of_blocks(kept)),
+            right: RefCell::new(Copies::of_blocks(kept)),
+        }
+    }
+
     /// Forgets all copies: the buffer has changed.
     pub(crate) fn invalidate(&self) {
-        self.left
-            .borrow_mut()
-            .0
-            .iter_mut()
-            .for_each(|(key, _)| *key = None);
-        self.right
-            .borrow_mut()
-            .0
-            .iter_mut()
-            .for_each(|(key, _)| *key = None);
+        self.left.borrow_mut().invalidate();
+        self.right.borrow_mut().invalidate();
     }
+}
+
+/// How many blocks of a window are worth keeping in `budget_bytes`: those between two visits of the same one, if they
+/// fit, else the current one.
+pub(crate) fn blocks_kept(spec: &KernelSpec, operand: &Blocked, budget_bytes: usize) -> usize {
+    let follows = |axis: usize| {
+        let is_axis = |v| matches!(v, MapVariable::Axis(id) if id.index() == axis);
+        operand.map.iter().any(|index| index.depends_on(&is_axis))
+    };
+    // From the innermost axis outwards: what it follows multiplies, until an axis repeats all of it.
+    let mut blocks = 1_usize;
+    for (axis, of_grid) in spec.grid().iter().enumerate().rev() {
+        if follows(axis) {
+            blocks = blocks.saturating_mul(of_grid.size);
+        } else if blocks > 1 && of_grid.size > 1 {
+            let fit = blocks.saturating_mul(block_bytes(operand)) <= budget_bytes;
+            return if fit { blocks } else { 1 };
+        }
+    }
+    1
+}
+
+/// Bytes of one packed copy of a block, at most: any arithmetic takes a word for an element or for two.
+pub(crate) fn block_bytes(operand: &Blocked) -> usize {
+    let elements: usize = operand.block.iter().product();
+    elements.saturating_mul(size_of::<f32>())
 }

@@ -15,7 +15,7 @@ use tilecast_core::view::{
 
 use crate::Cpu;
 use crate::buffers::{
-    Block, Elements, InputTile, LocalTile, Part, Storage, Vector, load, store, values,
+    Block, Elements, InputTile, LocalTile, Masks, Part, Storage, Vector, load, store, values,
 };
 use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
@@ -46,6 +46,8 @@ pub(crate) struct CpuTiles<'s, 'a> {
     pub(crate) point: Vec<Cell<i64>>,
     pub(crate) scalars: &'s [i64],
     pub(crate) slots: Vec<RefCell<Slot<'s, 'a>>>,
+    /// Block indices of each window at this step.
+    pub(crate) shown: Vec<RefCell<Vec<i64>>>,
     /// Packed copies of each slot.
     pub(crate) panels: Vec<Panels>,
     /// The first thing that went wrong; the step's results are then not used.
@@ -167,24 +169,24 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             return;
         }
         if let Slot::Input(window) = &mut *self.slot(tile.buffer) {
+            // What was packed without the mask has another key.
             if columns.start == 0 {
                 window.masks.rows = Some((rows.start, value));
             } else {
                 window.masks.columns = Some((columns.start, value));
             }
-        } else {
-            let span = |range: &std::ops::Range<usize>, of: &Span<i64>| {
-                let first = start(of) + range.start;
-                Span::new(first as i64, range.len())
-            };
-            let masked = Tile {
-                buffer: tile.buffer,
-                rows: span(&rows, &tile.rows),
-                columns: span(&columns, &tile.columns),
-            };
-            self.write_rows(&masked, |_, _, strip| strip.fill(value));
+            return;
         }
-        self.panels[tile.buffer.index()].invalidate();
+        let span = |range: &std::ops::Range<usize>, of: &Span<i64>| {
+            let first = start(of) + range.start;
+            Span::new(first as i64, range.len())
+        };
+        let masked = Tile {
+            buffer: tile.buffer,
+            rows: span(&rows, &tile.rows),
+            columns: span(&columns, &tile.columns),
+        };
+        self.write_rows(&masked, |_, _, strip| strip.fill(value));
     }
 
     /// Hands row `row` of a tile to `body` in pieces, with the column at which each starts: in one, as
@@ -309,21 +311,30 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         let simd = self.simd;
         let (a_is_bf16, b_is_bf16) = (self.is_bf16(a.buffer), self.is_bf16(b.buffer));
         let arithmetic = self.cpu.arithmetic_for(a_is_bf16, b_is_bf16);
-        let key = |tile, transposed| Key {
-            part: part(tile),
-            transposed,
-            arithmetic,
+        let key = |tile: &Tile<i64>, transposed| {
+            let (block, masks) = match &*self.slots[tile.buffer.index()].borrow() {
+                Slot::Input(window) => (
+                    self.shown[tile.buffer.index()].borrow().clone(),
+                    window.masks,
+                ),
+                _ => (Vec::new(), Masks::default()),
+            };
+            Key {
+                block,
+                masks,
+                part: part(tile),
+                transposed,
+                arithmetic,
+            }
         };
-        let (left_key, right_key) = (
-            key(&a, contract == Contract::TN),
-            key(&b, contract == Contract::NT),
-        );
+        let left_key = key(&a, contract == Contract::TN);
+        let right_key = key(&b, contract == Contract::NT);
         let mut left = self.panels[a.buffer.index()].left.borrow_mut();
-        let left = left.get(simd, left_key, |pack| {
+        let left = left.get(simd, &left_key, |pack| {
             self.with_source(a.buffer, &left_key.part, pack)
         })?;
         let mut right = self.panels[b.buffer.index()].right.borrow_mut();
-        let right = right.get(simd, right_key, |pack| {
+        let right = right.get(simd, &right_key, |pack| {
             self.with_source(b.buffer, &right_key.part, pack)
         })?;
         let part = part(&out);

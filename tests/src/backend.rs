@@ -112,7 +112,7 @@ impl OnCpu {
         let cpu = Cpu::new().simd(simd).threads(self.threads).poison(true);
         // Left alone, a machine whose f32 products are faster would never use the pairs.
         Ok(match self.level {
-            Level::Avx512Bf16 => cpu.arithmetic(Arithmetic::Bf16),
+            Level::Avx512Bf16 | Level::Amx => cpu.arithmetic(Arithmetic::Bf16),
             _ => cpu,
         })
     }

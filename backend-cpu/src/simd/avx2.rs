@@ -247,7 +247,7 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn prefetch(_: Avx2, from: &[f32], ahead: usize) {
+    fn prefetch<T>(_: Avx2, from: &[T], ahead: usize) {
         let line = from.as_ptr().wrapping_add(ahead);
         // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }

@@ -27,6 +27,7 @@ mod softmax;
 mod vector;
 cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
+        mod amx;
         mod avx2;
         mod avx512;
     }
@@ -34,7 +35,7 @@ cfg_if! {
 
 pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
-pub(crate) use pack::{Extents, Pack};
+pub(crate) use pack::{Extents, Pack, PanelFormat};
 use slices::{CombineInPlace, MapInPlace, MapIntoBf16, SumOf, WithScalar};
 pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
@@ -50,11 +51,19 @@ pub enum Level {
     Avx512,
     /// AVX-512 and products of `bf16` pairs.
     Avx512Bf16,
+    /// AVX-512 and products of `bf16` tiles.
+    Amx,
 }
 
 impl Level {
     /// All levels, least first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16];
+    pub const ALL: [Self; 5] = [
+        Self::Portable,
+        Self::Avx2,
+        Self::Avx512,
+        Self::Avx512Bf16,
+        Self::Amx,
+    ];
 
     /// The level's name: lower case, no spaces.
     pub fn name(self) -> &'static str {
@@ -63,6 +72,7 @@ impl Level {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512-bf16",
+            Self::Amx => "amx",
         }
     }
 
@@ -78,11 +88,13 @@ impl Level {
                         && is_x86_feature_detected!("avx512dq")
                         && is_x86_feature_detected!("avx512vl")
                 };
+                let bf16 = || avx512() && is_x86_feature_detected!("avx512bf16");
                 match self {
                     Self::Portable => true,
                     Self::Avx2 => avx2(),
                     Self::Avx512 => avx512(),
-                    Self::Avx512Bf16 => avx512() && is_x86_feature_detected!("avx512bf16"),
+                    Self::Avx512Bf16 => bf16(),
+                    Self::Amx => bf16() && amx::is_available(),
                 }
             } else {
                 self == Self::Portable
@@ -277,20 +289,37 @@ impl Simd {
 
 /// The matrix product's instruction-set side; [`gemm`](crate::gemm) is the side to call.
 impl Simd {
-    /// The best format for a product of operands stored in these types: pairs of `bf16` if both are `bf16` and this
-    /// machine multiplies pairs faster than the same numbers widened to `f32`, `f32` otherwise.
+    /// The fastest arithmetic for a product of operands stored in these types that loses nothing `f32` sums would show:
+    /// [`Bf16`](Arithmetic::Bf16) if both are `bf16`, [`Split`](Arithmetic::Split) if one is, where this machine
+    /// multiplies pairs so much faster than the same numbers widened to `f32` that it pays; `f32` otherwise.
     ///
     /// Having the instruction does not say that. One `vdpbf16ps` does the work of two `f32` multiply-adds; by
     /// [`fma_peak`], Zen 4 issues it as often as one of those, but an Intel Xeon with AMX a quarter as often, so that
-    /// widening wins twofold. The first call therefore measures both, which takes a fraction of a millisecond; later
-    /// calls give the same answer.
+    /// widening wins twofold, and tiles fifteenfold over that. The first call at a level therefore measures both, which
+    /// takes a fraction of a millisecond; later calls give the same answer.
     pub fn arithmetic(self, lhs_is_bf16: bool, rhs_is_bf16: bool) -> Arithmetic {
-        static PAIRS_ARE_FASTER: OnceLock<bool> = OnceLock::new();
-        let has_pairs = lhs_is_bf16 && rhs_is_bf16 && self.supports(Arithmetic::Bf16);
-        if has_pairs && *PAIRS_ARE_FASTER.get_or_init(|| pairs_are_faster(self)) {
-            Arithmetic::Bf16
+        static PAIRS_TO_F32: [OnceLock<f64>; Level::ALL.len()] =
+            [const { OnceLock::new() }; Level::ALL.len()];
+        let arithmetic = self.pairs_for(lhs_is_bf16, rhs_is_bf16);
+        if arithmetic == Arithmetic::F32 {
+            return arithmetic;
+        }
+        let rate = PAIRS_TO_F32[self.level as usize].get_or_init(|| pairs_to_f32(self));
+        // A pair is two depths, or one that is split. Known machines are far on either side: with this margin noise
+        // cannot turn the answer.
+        if rate * arithmetic.depths_per_word() as f64 / 2.0 > 1.25 {
+            arithmetic
         } else {
             Arithmetic::F32
+        }
+    }
+
+    /// The arithmetic of pairs that these operands ask for, `f32` if the level or the operands have none.
+    pub(crate) fn pairs_for(self, lhs_is_bf16: bool, rhs_is_bf16: bool) -> Arithmetic {
+        match (lhs_is_bf16, rhs_is_bf16) {
+            (true, true) if self.supports(Arithmetic::Bf16) => Arithmetic::Bf16,
+            (true, false) | (false, true) if self.supports(Arithmetic::Split) => Arithmetic::Split,
+            _ => Arithmetic::F32,
         }
     }
 
@@ -299,17 +328,35 @@ impl Simd {
         arithmetic == Arithmetic::F32 || self.level >= Level::Avx512Bf16
     }
 
-    /// Rows and columns of the tile that the microkernel keeps in registers: the widths of left and right panels.
-    pub fn tile_shape(self) -> (usize, usize) {
+    /// Rows and columns of the block of results that the microkernel keeps in registers: the widths of left and right
+    /// panels.
+    pub fn tile_shape(self, arithmetic: Arithmetic) -> (usize, usize) {
+        let [left, right] = self.panel_formats(arithmetic);
+        (left.width, right.width)
+    }
+
+    /// How left and right operands are packed for [`multiply`](Self::multiply).
+    pub(crate) fn panel_formats(self, arithmetic: Arithmetic) -> [PanelFormat; 2] {
+        let panels = |width| PanelFormat {
+            arithmetic,
+            width,
+            run: 1,
+            depth_multiple: 1,
+        };
         cfg_if! {
             if #[cfg(target_arch = "x86_64")] {
-                match self.level {
-                    Level::Portable => (portable::ROWS, portable::VECTORS * 8),
-                    Level::Avx2 => (avx2::ROWS, avx2::VECTORS * 8),
-                    Level::Avx512 | Level::Avx512Bf16 => (avx512::ROWS, avx512::VECTORS * 16),
+                match (self.level, arithmetic) {
+                    (Level::Portable, _) => [portable::ROWS, portable::VECTORS * 8].map(panels),
+                    (Level::Avx2, _) => [avx2::ROWS, avx2::VECTORS * 8].map(panels),
+                    (Level::Amx, Arithmetic::Bf16 | Arithmetic::Split) => [amx::TILE_WORDS, 1].map(|run| PanelFormat {
+                        run,
+                        depth_multiple: amx::TILE_WORDS,
+                        ..panels(amx::BLOCK)
+                    }),
+                    _ => [avx512::ROWS, avx512::VECTORS * 16].map(panels),
                 }
             } else {
-                (portable::ROWS, portable::VECTORS * 8)
+                [portable::ROWS, portable::VECTORS * 8].map(panels)
             }
         }
     }
@@ -326,7 +373,7 @@ impl Simd {
                     // SAFETY: a token of this level exists only if the machine has its instructions.
                     Level::Avx2 => unsafe { avx2::run(kernel) },
                     // SAFETY: a token of this level exists only if the machine has its instructions.
-                    Level::Avx512 | Level::Avx512Bf16 => unsafe { avx512::run(kernel) },
+                    _ => unsafe { avx512::run(kernel) },
                 }
             } else {
                 kernel.run::<portable::F32x8>(())
@@ -334,7 +381,7 @@ impl Simd {
         }
     }
 
-    /// Multiplies a strip whose panels have this level's [`tile_shape`](Self::tile_shape) and are in `arithmetic`.
+    /// Multiplies a strip whose panels have this level's [`panel_formats`](Self::panel_formats) for `arithmetic`.
     pub(crate) fn multiply(self, arithmetic: Arithmetic, strip: Strip<'_>) {
         assert!(self.supports(arithmetic));
         cfg_if! {
@@ -343,8 +390,10 @@ impl Simd {
                     (Level::Portable, _) => portable_multiply(strip),
                     // SAFETY: a token of this level exists only if the machine has its instructions.
                     (Level::Avx2, _) => unsafe { avx2::multiply(strip) },
+                    // SAFETY: as above.
+                    (Level::Amx, Arithmetic::Bf16 | Arithmetic::Split) => unsafe { amx::multiply(strip) },
                     // SAFETY: as above; the assertion leaves `bf16` to the level that has it.
-                    (_, Arithmetic::Bf16) => unsafe { avx512::multiply_bf16(strip) },
+                    (_, Arithmetic::Bf16 | Arithmetic::Split) => unsafe { avx512::multiply_bf16(strip) },
                     // SAFETY: as above.
                     (_, Arithmetic::F32) => unsafe { avx512::multiply(strip) },
                 }
@@ -355,7 +404,7 @@ impl Simd {
     }
 }
 
-/// Runs `iterations` depths of this level's tile from registers alone and returns the floating-point operations done.
+/// Runs `iterations` depth words of this level's tile from registers alone and returns the floating-point operations done.
 /// Divided by the time it takes, that is the rate no matrix product can exceed.
 ///
 /// # Panics
@@ -369,8 +418,10 @@ pub fn fma_peak(simd: Simd, arithmetic: Arithmetic, iterations: u64) -> u64 {
                 (Level::Portable, _) => portable_peak(iterations),
                 // SAFETY: a token of this level exists only if the machine has its instructions.
                 (Level::Avx2, _) => unsafe { avx2::peak(iterations) },
+                // SAFETY: as above.
+                (Level::Amx, Arithmetic::Bf16 | Arithmetic::Split) => unsafe { amx::peak(iterations) },
                 // SAFETY: as above; the assertion leaves `bf16` to the level that has it.
-                (_, Arithmetic::Bf16) => unsafe { avx512::peak_bf16(iterations) },
+                (_, Arithmetic::Bf16 | Arithmetic::Split) => unsafe { avx512::peak_bf16(iterations) },
                 // SAFETY: as above.
                 (_, Arithmetic::F32) => unsafe { avx512::peak(iterations) },
             }
@@ -378,16 +429,14 @@ pub fn fma_peak(simd: Simd, arithmetic: Arithmetic, iterations: u64) -> u64 {
             portable_peak(iterations);
         }
     }
-    let (rows, columns) = simd.tile_shape();
-    let depths_per_word = match arithmetic {
-        Arithmetic::F32 => 1,
-        Arithmetic::Bf16 => 2,
-    };
-    2 * iterations * depths_per_word * (rows * columns) as u64
+    let [left, right] = simd.panel_formats(arithmetic);
+    let depths = iterations.next_multiple_of(left.depth_multiple as u64)
+        * arithmetic.depths_per_word() as u64;
+    2 * depths * (left.width * right.width) as u64
 }
 
-/// Whether products of `bf16` pairs outrun those of `f32` at this level, which has both.
-fn pairs_are_faster(simd: Simd) -> bool {
+/// How many times faster this level multiplies `bf16` in pairs than `f32`; it has both.
+fn pairs_to_f32(simd: Simd) -> f64 {
     let rate = |arithmetic| {
         // The fastest of several short runs: an interruption spoils one of them, not the answer.
         let rates = (0..8).map(|_| {
@@ -397,8 +446,7 @@ fn pairs_are_faster(simd: Simd) -> bool {
         });
         rates.fold(0.0, f64::max)
     };
-    // Known machines are far on either side (2 and 1/2): with this margin noise cannot turn the answer.
-    rate(Arithmetic::Bf16) > 1.25 * rate(Arithmetic::F32)
+    rate(Arithmetic::Bf16) / rate(Arithmetic::F32)
 }
 
 fn portable_multiply(strip: Strip<'_>) {

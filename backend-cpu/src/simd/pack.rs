@@ -2,16 +2,19 @@
 //!
 //! A panel is `width` lanes of the operand (rows of the left one, columns of the right one) over its whole depth,
 //! depth-major: the words of all lanes at depth 0, then at depth 1, and so on. In `bf16` arithmetic a word is a pair
-//! of consecutive depths, the earlier one in the low half.
+//! of consecutive depths, the earlier one in the low half. The left panels of tile registers keep a
+//! [`run`](PanelFormat::run) of depth words of a lane together.
 //!
 //! ```text
 //! lanes 0..width        depth word 0 | depth word 1 | ...   panel 0
 //! lanes width..2 width  depth word 0 | depth word 1 | ...   panel 1
 //! ```
 //!
-//! Where the lanes are contiguous in the source, a panel is filled by copying runs; where the depth is, by
-//! transposing 8 x 8 blocks of words in registers. Everything else, including every edge, goes word by word through
-//! [`View::word`], which states what a word is.
+//! What is contiguous in the source and in the panel, lanes or depths, is copied; where one is contiguous here and the
+//! other there, 8 x 8 blocks of words are transposed in registers. Everything else, including every edge, goes word
+//! by word through [`View::word`], which states what a word is.
+
+use std::ops::Range;
 
 use half::bf16;
 
@@ -56,6 +59,46 @@ pub enum Arithmetic {
     F32,
     /// Words of two `bf16`: products of `bf16`, sums in `f32`. The instruction takes denormals as zero.
     Bf16,
+    /// One operand is `f32`, the other `bf16`: words of one depth, `(high, low)` with `high + low` the `f32` to 16
+    /// bits (2^-16 of its magnitude), and `(b, b)`. The instruction for pairs then makes `high b + low b` of them.
+    Split,
+}
+
+impl Arithmetic {
+    /// Depths in a word.
+    pub(crate) const fn depths_per_word(self) -> usize {
+        match self {
+            Self::F32 | Self::Split => 1,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+/// How one side of a product is laid out in panels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PanelFormat {
+    pub(crate) arithmetic: Arithmetic,
+    /// Lanes of a panel.
+    pub(crate) width: usize,
+    /// Consecutive depth words of a lane that lie together.
+    pub(crate) run: usize,
+    /// Depth words of a panel are zeros from the operand's depth up to a multiple of this, itself a multiple of `run`.
+    pub(crate) depth_multiple: usize,
+}
+
+impl PanelFormat {
+    /// Words of the depth of a panel.
+    pub(crate) const fn depth_words(&self, depth: usize) -> usize {
+        depth
+            .div_ceil(self.arithmetic.depths_per_word())
+            .next_multiple_of(self.depth_multiple)
+    }
+
+    /// Where in its panel the word of a lane stands.
+    #[inline(always)]
+    fn place(&self, lane: usize, word: usize) -> usize {
+        word / self.run * (self.run * self.width) + lane * self.run + word % self.run
+    }
 }
 
 /// Where the lanes and depths of an operand lie in its values.
@@ -76,10 +119,8 @@ pub(crate) struct Extents {
 pub(crate) struct Pack<'a> {
     pub(crate) values: Values<'a>,
     pub(crate) extents: Extents,
-    /// Pairs of `bf16` if set, which takes `bf16` values; `f32` words otherwise.
-    pub(crate) pairs: bool,
-    /// Lanes of a panel.
-    pub(crate) width: usize,
+    /// [`Arithmetic::Bf16`] takes `bf16` values.
+    pub(crate) format: PanelFormat,
     /// `extents.lanes` rounded up to panels, times the words of the depth.
     pub(crate) panels: &'a mut [u32],
 }
@@ -90,24 +131,35 @@ impl Kernel for Pack<'_> {
     #[inline(always)]
     fn run<V: Vector>(self, isa: V::Isa) {
         let Self {
+            values,
             extents,
-            width,
+            format,
             panels,
-            ..
         } = self;
-        match self.values {
-            Values::F32(values) => {
-                View::<Single>::new(values, extents).pack::<V>(isa, width, panels);
+        match (values, format.arithmetic) {
+            (Values::F32(values), Arithmetic::Split) => {
+                View::<HighAndLow>::new(values, extents).pack::<V>(isa, format, panels);
             }
-            Values::Bf16(values) if self.pairs => {
-                View::<Pairs>::new(values, extents).pack::<V>(isa, width, panels);
+            (Values::F32(values), _) => {
+                View::<Single>::new(values, extents).pack::<V>(isa, format, panels);
             }
-            Values::Bf16(values) => {
-                View::<Widened>::new(values, extents).pack::<V>(isa, width, panels);
+            (Values::Bf16(values), Arithmetic::F32) => {
+                View::<Widened>::new(values, extents).pack::<V>(isa, format, panels);
+            }
+            (Values::Bf16(values), Arithmetic::Bf16) => {
+                View::<Pairs>::new(values, extents).pack::<V>(isa, format, panels);
+            }
+            (Values::Bf16(values), Arithmetic::Split) => {
+                View::<Twice>::new(values, extents).pack::<V>(isa, format, panels);
             }
         }
     }
 }
+
+/// Depth words between the one that is copied and the one that is asked for.
+const WORDS_AHEAD: usize = 4;
+/// Rows and columns of the blocks of words that are transposed in registers.
+const TRANSPOSED: usize = 8;
 
 /// How elements become words.
 trait Word {
@@ -117,7 +169,7 @@ trait Word {
     /// A word of two consecutive depths, of which the second counts only if `DEPTHS` is two.
     fn join(first: Self::Element, second: Self::Element) -> u32;
     /// The first eight words of a run along the depth.
-    fn eight(run: &[Self::Element]) -> [u32; 8];
+    fn eight(run: &[Self::Element]) -> [u32; TRANSPOSED];
     fn from_f32(value: f32) -> Self::Element;
 }
 
@@ -134,7 +186,7 @@ impl Word for Single {
     }
 
     #[inline(always)]
-    fn eight(run: &[f32]) -> [u32; 8] {
+    fn eight(run: &[f32]) -> [u32; TRANSPOSED] {
         bytemuck::cast(*run.first_chunk::<8>().expect("eight words"))
     }
 
@@ -156,9 +208,74 @@ impl Word for Widened {
     }
 
     #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; 8] {
-        let run = run.first_chunk::<8>().expect("eight words");
-        run.map(|x| Self::join(x, x))
+    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
+        let mut words = [0; TRANSPOSED];
+        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
+            *word = Self::join(x, x);
+        }
+        words
+    }
+
+    fn from_f32(value: f32) -> bf16 {
+        bf16::from_f32(value)
+    }
+}
+
+/// An `f32` as two `bf16` in a word: the number cut off after eight bits, and what that left, rounded.
+struct HighAndLow;
+
+impl Word for HighAndLow {
+    type Element = f32;
+    const DEPTHS: usize = 1;
+
+    #[inline(always)]
+    fn join(first: f32, _: f32) -> u32 {
+        // Cut off rather than rounded: the rest has the same sign, so that neither part overflows where the number
+        // does not. Infinity less itself would be NaN: its rest is 0. The bits of a NaN that are left may be those of
+        // infinity: a quiet bit keeps it.
+        let bits = first.to_bits();
+        let high = bits & 0xffff_0000;
+        let is_finite = bits & 0x7f80_0000 != 0x7f80_0000;
+        let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+        let low = (first - f32::from_bits(high)).to_bits();
+        let odd = low >> 16 & 1;
+        let low = low.wrapping_add(0x7fff + odd) >> 16;
+        (high >> 16 | if is_nan { 0x40 } else { 0 }) | if is_finite { low << 16 } else { 0 }
+    }
+
+    #[inline(always)]
+    fn eight(run: &[f32]) -> [u32; TRANSPOSED] {
+        let mut words = [0; TRANSPOSED];
+        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
+            *word = Self::join(x, x);
+        }
+        words
+    }
+
+    fn from_f32(value: f32) -> f32 {
+        value
+    }
+}
+
+/// A `bf16` as both halves of a word.
+struct Twice;
+
+impl Word for Twice {
+    type Element = bf16;
+    const DEPTHS: usize = 1;
+
+    #[inline(always)]
+    fn join(first: bf16, _: bf16) -> u32 {
+        u32::from(first.to_bits()) * 0x0001_0001
+    }
+
+    #[inline(always)]
+    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
+        let mut words = [0; TRANSPOSED];
+        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
+            *word = Self::join(x, x);
+        }
+        words
     }
 
     fn from_f32(value: f32) -> bf16 {
@@ -179,9 +296,10 @@ impl Word for Pairs {
     }
 
     #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; 8] {
+    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
         // As bytes in memory a pair already is a little-endian word.
-        let words: [u32; 8] = bytemuck::cast(*run.first_chunk::<16>().expect("eight words"));
+        let words: [u32; TRANSPOSED] =
+            bytemuck::cast(*run.first_chunk::<16>().expect("eight words"));
         words.map(u32::from_le)
     }
 
@@ -230,94 +348,198 @@ impl<'a, W: Word> View<'a, W> {
     }
 
     #[inline(always)]
-    fn pack<V: Vector>(&self, isa: V::Isa, width: usize, panels: &mut [u32]) {
-        let depth_words = self.extents.depth.div_ceil(W::DEPTHS);
-        if depth_words == 0 {
+    fn pack<V: Vector>(&self, isa: V::Isa, format: PanelFormat, panels: &mut [u32]) {
+        let e = &self.extents;
+        let panel_words = format.width * format.depth_words(e.depth);
+        if panel_words == 0 {
             return;
         }
-        for (i, panel) in panels.chunks_exact_mut(width * depth_words).enumerate() {
-            let first = i * width;
-            // The part of the panel that is stored values only, from its first lane and depth on.
-            let lanes = width.min(self.extents.valid_lanes.saturating_sub(first));
-            let words = self.extents.valid_depth / W::DEPTHS;
-            let (lanes, words) = if self.extents.lane_stride == 1 {
-                self.copy_runs(first, lanes, words, panel, width);
-                (lanes, words)
-            } else if self.extents.depth_stride == 1 {
-                let words = words / 8 * 8;
-                self.transpose_blocks::<V>(isa, first, lanes, words, panel, width);
-                (lanes, words)
-            } else {
-                (0, 0)
-            };
-            // The rest, and zeros in the lanes that pad the panel.
-            let logical = width.min(self.extents.lanes - first);
-            let complete = if lanes == width { words } else { 0 };
-            let rows = panel.chunks_exact_mut(width).enumerate();
-            for (t, row) in rows.skip(complete) {
-                let done = if t < words { lanes } else { 0 };
-                let (row, padding) = row.split_at_mut(logical);
-                for (lane, word) in row.iter_mut().enumerate().skip(done) {
-                    *word = self.word(first + lane, t);
-                }
-                padding.fill(0);
-            }
-        }
-    }
-
-    /// Fills `lanes` by `words` of a panel from a source whose lanes are contiguous.
-    #[inline(always)]
-    fn copy_runs(&self, first: usize, lanes: usize, words: usize, panel: &mut [u32], width: usize) {
-        let run = |depth: usize| {
-            let start = self.extents.offset + first + depth * self.extents.depth_stride;
-            &self.values[start..][..lanes]
+        // The stored part is moved in bulk; what of it and of the padding remains, word by word.
+        let words = e.valid_depth / W::DEPTHS;
+        let words = if e.lane_stride == 1 && format.run == 1 {
+            self.copy_lanes::<V>(isa, words, panels, format, panel_words);
+            words
+        } else if e.lane_stride == 1 || e.depth_stride == 1 {
+            words / TRANSPOSED * TRANSPOSED
+        } else {
+            0
         };
-        if lanes == 0 {
-            return;
-        }
-        for (t, row) in panel.chunks_exact_mut(width).take(words).enumerate() {
-            let low = run(t * W::DEPTHS);
-            let high = run(t * W::DEPTHS + W::DEPTHS - 1);
-            for ((word, &low), &high) in row.iter_mut().zip(low).zip(high) {
-                *word = W::join(low, high);
+        for (i, panel) in panels.chunks_exact_mut(panel_words).enumerate() {
+            let first = i * format.width;
+            let lanes = format.width.min(e.valid_lanes.saturating_sub(first));
+            let mut done = lanes;
+            match (e.lane_stride, e.depth_stride) {
+                (1, _) if format.run == 1 => {}
+                (1, _) => {
+                    done = lanes / TRANSPOSED * TRANSPOSED;
+                    self.transpose_lanes::<V>(isa, first..first + done, words, panel, format);
+                }
+                (_, 1) if format.run == 1 => {
+                    self.transpose_depths::<V>(isa, first..first + lanes, words, panel, format);
+                }
+                (_, 1) => self.copy_depths(first..first + lanes, words, panel, format),
+                _ => {}
+            }
+            let logical = format.width.min(e.lanes - first);
+            for t in 0..panel_words / format.width {
+                let done = if t < words { done } else { 0 };
+                for lane in done..format.width {
+                    panel[format.place(lane, t)] = match lane < logical {
+                        true => self.word(first + lane, t),
+                        false => 0,
+                    };
+                }
             }
         }
     }
 
-    /// Fills `lanes` by `words`, a multiple of eight, of a panel from a source whose depth is contiguous.
+    /// The values of `lanes` at one depth, where they are contiguous.
     #[inline(always)]
-    fn transpose_blocks<V: Vector>(
+    fn lanes_at(&self, lanes: &Range<usize>, depth: usize) -> &'a [W::Element] {
+        let start = self.extents.offset + depth * self.extents.depth_stride;
+        &self.values[start + lanes.start..start + lanes.end]
+    }
+
+    /// The values of the first `words` depth words of `lane`, where they are contiguous.
+    #[inline(always)]
+    fn depths_of(&self, lane: usize, words: usize) -> &'a [W::Element] {
+        let start = self.extents.offset + lane * self.extents.lane_stride;
+        &self.values[start..start + words * W::DEPTHS]
+    }
+
+    /// Fills the stored lanes of `words` depth words of all panels from a source whose lanes are contiguous.
+    ///
+    /// All panels take their part of a depth before the next is touched: the depths of a large matrix lie in different
+    /// pages, and one page at a time is what address translation and the prefetchers of a core are made for.
+    #[inline(always)]
+    fn copy_lanes<V: Vector>(
         &self,
         isa: V::Isa,
-        first: usize,
-        lanes: usize,
+        words: usize,
+        panels: &mut [u32],
+        format: PanelFormat,
+        panel_words: usize,
+    ) {
+        let lanes = 0..self.extents.valid_lanes;
+        if lanes.is_empty() {
+            return;
+        }
+        let ahead = self.extents.depth_stride * W::DEPTHS * WORDS_AHEAD;
+        let line = 64 / size_of::<W::Element>();
+        for t in 0..words {
+            let low = self.lanes_at(&lanes, t * W::DEPTHS);
+            let high = self.lanes_at(&lanes, t * W::DEPTHS + W::DEPTHS - 1);
+            for of_line in (0..lanes.len()).step_by(line) {
+                V::prefetch(isa, low, ahead + of_line);
+                if W::DEPTHS > 1 {
+                    V::prefetch(isa, high, ahead + of_line);
+                }
+            }
+            let parts = low.chunks(format.width).zip(high.chunks(format.width));
+            for (i, (low, high)) in parts.enumerate() {
+                let to = &mut panels[i * panel_words + t * format.width..][..low.len()];
+                let (to, to_rest) = to.as_chunks_mut::<16>();
+                let (low, low_rest) = low.as_chunks::<16>();
+                let (high, high_rest) = high.as_chunks::<16>();
+                for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
+                    for ((to, &low), &high) in to.iter_mut().zip(low).zip(high) {
+                        *to = W::join(low, high);
+                    }
+                }
+                for ((to, &low), &high) in to_rest.iter_mut().zip(low_rest).zip(high_rest) {
+                    *to = W::join(low, high);
+                }
+            }
+        }
+    }
+
+    /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from a
+    /// source whose depths are contiguous.
+    #[inline(always)]
+    fn copy_depths(
+        &self,
+        lanes: Range<usize>,
         words: usize,
         panel: &mut [u32],
-        width: usize,
+        format: PanelFormat,
     ) {
-        for lane in (0..lanes).step_by(8) {
-            let count = 8.min(lanes - lane);
-            let mut runs = [&self.values[..0]; 8];
-            for (i, run) in runs.iter_mut().take(count).enumerate() {
-                let start = self.extents.offset + (first + lane + i) * self.extents.lane_stride;
-                *run = &self.values[start..][..words * W::DEPTHS];
+        for (lane, of_operand) in lanes.enumerate() {
+            let depths = self.depths_of(of_operand, words);
+            for t in (0..words).step_by(TRANSPOSED) {
+                let to = &mut panel[format.place(lane, t)..][..TRANSPOSED];
+                to.copy_from_slice(&W::eight(&depths[t * W::DEPTHS..]));
             }
+        }
+    }
+
+    /// Fills `words` depth words of `lanes`, both multiples of eight, of a panel whose runs are at least that long from a
+    /// source whose lanes are contiguous.
+    #[inline(always)]
+    fn transpose_lanes<V: Vector>(
+        &self,
+        isa: V::Isa,
+        lanes: Range<usize>,
+        words: usize,
+        panel: &mut [u32],
+        format: PanelFormat,
+    ) {
+        if lanes.is_empty() {
+            return;
+        }
+        for t in (0..words).step_by(TRANSPOSED) {
+            let mut depths = [[&self.values[..0]; 2]; TRANSPOSED];
+            for (i, [low, high]) in depths.iter_mut().enumerate() {
+                let depth = (t + i) * W::DEPTHS;
+                *low = self.lanes_at(&lanes, depth);
+                *high = self.lanes_at(&lanes, depth + W::DEPTHS - 1);
+            }
+            for lane in (0..lanes.len()).step_by(TRANSPOSED) {
+                let mut rows = [[0; TRANSPOSED]; TRANSPOSED];
+                for (row, [low, high]) in rows.iter_mut().zip(depths) {
+                    let low = &low[lane..][..TRANSPOSED];
+                    let high = &high[lane..][..TRANSPOSED];
+                    for ((word, &low), &high) in row.iter_mut().zip(low).zip(high) {
+                        *word = W::join(low, high);
+                    }
+                }
+                V::transpose(isa, &rows, &mut panel[format.place(lane, t)..], format.run);
+            }
+        }
+    }
+
+    /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel with runs of one from a source whose
+    /// depths are contiguous.
+    #[inline(always)]
+    fn transpose_depths<V: Vector>(
+        &self,
+        isa: V::Isa,
+        lanes: Range<usize>,
+        words: usize,
+        panel: &mut [u32],
+        format: PanelFormat,
+    ) {
+        let width = format.width;
+        for lane in (0..lanes.len()).step_by(TRANSPOSED) {
+            let count = TRANSPOSED.min(lanes.len() - lane);
             // Fewer than eight lanes are filled up with copies of the first, which the scratch block absorbs.
-            for i in count..8 {
-                runs[i] = runs[0];
+            let mut depths = [&self.values[..0]; TRANSPOSED];
+            for (i, depths) in depths.iter_mut().enumerate() {
+                let i = if i < count { i } else { 0 };
+                *depths = self.depths_of(lanes.start + lane + i, words);
             }
-            for t in (0..words).step_by(8) {
-                let mut rows = [[0; 8]; 8];
-                for (row, run) in rows.iter_mut().zip(&runs) {
-                    *row = W::eight(&run[t * W::DEPTHS..]);
+            for t in (0..words).step_by(TRANSPOSED) {
+                let mut rows = [[0; TRANSPOSED]; TRANSPOSED];
+                for (row, depths) in rows.iter_mut().zip(depths) {
+                    *row = W::eight(&depths[t * W::DEPTHS..]);
                 }
                 let to = &mut panel[t * width + lane..];
-                if count == 8 {
+                if count == TRANSPOSED {
                     V::transpose(isa, &rows, to, width);
                 } else {
-                    let mut scratch = [0; 64];
-                    V::transpose(isa, &rows, &mut scratch, 8);
-                    for (to, column) in to.chunks_mut(width).zip(scratch.chunks_exact(8)) {
+                    let mut scratch = [0; TRANSPOSED * TRANSPOSED];
+                    V::transpose(isa, &rows, &mut scratch, TRANSPOSED);
+                    let columns = scratch.chunks_exact(TRANSPOSED);
+                    for (to, column) in to.chunks_mut(width).zip(columns) {
                         to[..count].copy_from_slice(&column[..count]);
                     }
                 }

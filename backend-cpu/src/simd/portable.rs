@@ -210,5 +210,5 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn prefetch((): (), _from: &[f32], _ahead: usize) {}
+    fn prefetch<T>((): (), _from: &[T], _ahead: usize) {}
 }

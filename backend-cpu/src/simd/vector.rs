@@ -76,7 +76,7 @@ pub(crate) trait Vector: Copy {
     fn transpose(isa: Self::Isa, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize);
     /// Asks for the cache line that lies `ahead` values after the start of `from`, which may be beyond its end. A hint:
     /// it does nothing where there is none.
-    fn prefetch(isa: Self::Isa, from: &[f32], ahead: usize);
+    fn prefetch<T>(isa: Self::Isa, from: &[T], ahead: usize);
 }
 
 /// An algorithm with its operands, ready to run on any vector type.

@@ -178,26 +178,39 @@ pub struct Cache {
     pub row_multiple: usize,
     /// Columns that the microkernel handles at once.
     pub column_multiple: usize,
+    /// Bytes of packed rows of `x` a thread may hold.
+    pub panel_bytes: usize,
     /// Bytes of delta a streaming backward may hold.
     pub chunk_bytes: usize,
 }
 
+/// Rows of a block on a CPU, at most: from here on packing a column block is a thousandth of the work it serves.
+const MOST_ROWS: usize = 1024;
+/// Rows of logits that are reduced at once on a CPU.
+const ROWS_PER_SUB_TILE: usize = 256;
+
 impl Schedule {
-    /// Blocks whose working set (a window of `x`, one of `w`, the logits) fits the cache, and whose
-    /// rows split evenly over the threads.
+    /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
+    /// as many rows as memory allows, and rows split evenly over the threads. A block of `w` and one of logits take
+    /// half of the cache each; the logits are reduced in sub-tiles of rows while they are hot.
     pub fn for_cache(problem: &LinearCe, cache: &Cache) -> Self {
         let even = |size: usize, at_most: usize, multiple: usize| {
             let parts = size.div_ceil(at_most.max(1));
             size.div_ceil(parts).next_multiple_of(multiple)
         };
+        // Packed operands may be widened to 4 bytes.
+        let words = |bytes: usize| bytes / 4;
+        let h = problem.hidden;
         let rows = problem.tokens.div_ceil(cache.threads);
-        let b = even(rows, 256, cache.row_multiple);
-        let h = even(problem.hidden, 512, 16);
-        // Packed operands may be widened to 4 bytes; leave a quarter of the cache to the rest.
-        let budget = cache.bytes / 4 * 3 / 4;
-        let v = budget.saturating_sub(b * h) / (b + h);
-        let v = (v / cache.column_multiple).max(1) * cache.column_multiple;
-        let v = even(problem.vocab, v, cache.column_multiple);
+        let most_rows = (words(cache.panel_bytes) / h).min(MOST_ROWS);
+        let b = even(rows, most_rows, cache.row_multiple);
+        let most_columns = words(cache.bytes / 2) / b.max(h);
+        let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
+        let v = even(
+            problem.vocab,
+            most_columns.max(cache.column_multiple),
+            cache.column_multiple,
+        );
         let blocks = Blocks { b, h, v };
         let row_bytes = blocks.whole(problem)[0] * problem.delta_dtype().size_bytes();
         Self {
@@ -206,7 +219,7 @@ impl Schedule {
             strategy: Strategy::Streaming,
             chunk_columns: (cache.chunk_bytes / row_bytes).max(v),
             cores: cache.threads,
-            rows_per_sub_tile: b,
+            rows_per_sub_tile: even(b, ROWS_PER_SUB_TILE, cache.row_multiple),
         }
     }
 }

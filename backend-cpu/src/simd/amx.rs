@@ -1,0 +1,231 @@
+//! AMX: products of `bf16` tiles, 16 x 32 by 32 x 16, in one instruction.
+//!
+//! A tile register holds sixteen rows of 64 bytes. One `tdpbf16ps` takes sixteen rows of sixteen words (pairs of
+//! depths) from the left and sixteen depth words of sixteen columns from the right, and adds 256 sums: the work of
+//! sixteen `vdpbf16ps`, in sixteen cycles. Four registers of sums, two left and two right ones make a block of 32 x 32
+//! results with as many loads as products.
+//!
+//! The intrinsics are not stable, so the loop is assembly. A tile register is defined only inside one block of it:
+//! registers are set up, used and stored there.
+
+use std::arch::asm;
+use std::arch::x86_64::__cpuid_count;
+use std::sync::OnceLock;
+
+use super::microkernel::Strip;
+
+/// Rows and columns of a block of results.
+pub(super) const BLOCK: usize = 32;
+/// Depth words in a tile register.
+pub(super) const TILE_WORDS: usize = 16;
+/// Columns of a tile register of results, and its rows.
+const TILE: usize = 16;
+
+/// Whether the machine has AMX with `bf16` and the system lets this process use it.
+pub(super) fn is_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        const AMX_BF16: u32 = 1 << 22;
+        const AMX_TILE: u32 = 1 << 24;
+        let has = __cpuid_count(7, 0).edx;
+        has & AMX_BF16 != 0 && has & AMX_TILE != 0 && request_permission()
+    })
+}
+
+/// Asks Linux for the tile registers, 8 KiB of state that it saves only for processes that asked
+/// (<https://docs.kernel.org/arch/x86/xstate.html>). Once asked, it holds for all threads.
+#[cfg(target_os = "linux")]
+fn request_permission() -> bool {
+    const ARCH_PRCTL: u64 = 158;
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const XTILEDATA: u64 = 18;
+    let mut result = ARCH_PRCTL;
+    // SAFETY: the system call takes two numbers and touches no memory of ours; the kernel clobbers rcx and r11.
+    unsafe {
+        asm!(
+            "syscall",
+            inout("rax") result,
+            in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") XTILEDATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    result == 0
+}
+
+/// Other systems are not asked.
+#[cfg(not(target_os = "linux"))]
+fn request_permission() -> bool {
+    false
+}
+
+/// What `ldtilecfg` reads: for each of eight registers, bytes of a row and rows.
+#[repr(C, align(64))]
+struct Configuration {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// All registers whole.
+const WHOLE: Configuration = {
+    let mut configuration = Configuration {
+        palette: 1,
+        start_row: 0,
+        reserved: [0; 14],
+        row_bytes: [0; 16],
+        rows: [0; 16],
+    };
+    let mut i = 0;
+    while i < 8 {
+        configuration.row_bytes[i] = 64;
+        configuration.rows[i] = TILE as u8;
+        i += 1;
+    }
+    configuration
+};
+
+/// Multiplies one strip of `bf16` pairs. Left panels hold [`TILE_WORDS`] words of each lane together; the depth is a
+/// multiple of that.
+///
+/// # Safety
+///
+/// [`is_available`] must have said so.
+pub(super) unsafe fn multiply(strip: Strip<'_>) {
+    let words = strip.rhs.len() / BLOCK;
+    assert!(words.is_multiple_of(TILE_WORDS));
+    // SAFETY: the caller says that the machine has the instructions; the operand is a valid configuration.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
+    for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
+        let lhs = &strip.lhs[i * strip.lhs_panel_stride..][..words * BLOCK];
+        let rows = BLOCK.min(strip.rows - first_row);
+        let out = &mut strip.out[first_row * strip.row_stride..];
+        if rows == BLOCK && strip.columns == BLOCK {
+            assert!(out.len() >= (BLOCK - 1) * strip.row_stride + BLOCK);
+            // SAFETY: configured above; the assertion and the lengths of the slices are what `block` asks.
+            unsafe {
+                block(
+                    out.as_mut_ptr(),
+                    strip.row_stride,
+                    lhs,
+                    strip.rhs,
+                    strip.accumulate,
+                )
+            };
+            continue;
+        }
+        let mut scratch = [0.0; BLOCK * BLOCK];
+        // SAFETY: configured above; the scratch is a whole block.
+        unsafe { block(scratch.as_mut_ptr(), BLOCK, lhs, strip.rhs, false) };
+        for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
+            let out = &mut out[row * strip.row_stride..][..strip.columns];
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = if strip.accumulate { *out + sum } else { *sum };
+            }
+        }
+    }
+    // SAFETY: as for the configuration. Without it the system would save the registers at every switch of threads.
+    unsafe { asm!("tilerelease", options(nostack, nomem)) };
+}
+
+/// One block of results over the whole depth of `lhs` and `rhs`, equally long panels.
+///
+/// # Safety
+///
+/// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at
+/// [`BLOCK`] rows of as many values, `row_stride` apart, and the panels have whole groups of [`TILE_WORDS`].
+unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accumulate: bool) {
+    debug_assert_eq!(lhs.len(), rhs.len());
+    // SAFETY: the loop reads 2048 bytes of each panel per group of depth words; the rest is what the caller says.
+    unsafe {
+        asm!(
+            "test {accumulate}, {accumulate}",
+            "jz 2f",
+            "tileloadd tmm0, [{out} + {stride}]",
+            "tileloadd tmm1, [{out} + {stride} + 64]",
+            "tileloadd tmm2, [{below} + {stride}]",
+            "tileloadd tmm3, [{below} + {stride} + 64]",
+            "jmp 3f",
+            "2:",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "3:",
+            "test {groups}, {groups}",
+            "jz 5f",
+            "4:",
+            "tileloadd tmm6, [{rhs} + {rhs_stride}]",
+            "tileloadd tmm4, [{lhs} + {lhs_stride}]",
+            "tileloadd tmm7, [{rhs} + {rhs_stride} + 64]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{lhs} + {lhs_stride} + 1024]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {lhs}, 2048",
+            "add {rhs}, 2048",
+            "dec {groups}",
+            "jnz 4b",
+            "5:",
+            "tilestored [{out} + {stride}], tmm0",
+            "tilestored [{out} + {stride} + 64], tmm1",
+            "tilestored [{below} + {stride}], tmm2",
+            "tilestored [{below} + {stride} + 64], tmm3",
+            accumulate = in(reg) usize::from(accumulate),
+            out = in(reg) out,
+            below = in(reg) out.wrapping_add(TILE * row_stride),
+            stride = in(reg) row_stride * size_of::<f32>(),
+            lhs = inout(reg) lhs.as_ptr() => _,
+            lhs_stride = in(reg) 64_usize,
+            rhs = inout(reg) rhs.as_ptr() => _,
+            rhs_stride = in(reg) 128_usize,
+            groups = inout(reg) lhs.len() / (BLOCK * TILE_WORDS) => _,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}
+
+/// The products of `iterations` depth words of a block, from registers alone.
+///
+/// # Safety
+///
+/// [`is_available`] must have said so.
+pub(super) unsafe fn peak(iterations: u64) {
+    // SAFETY: the caller says that the machine has the instructions; nothing but registers is touched.
+    unsafe {
+        asm!(
+            "ldtilecfg [{configuration}]",
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "tilezero tmm4",
+            "tilezero tmm5",
+            "tilezero tmm6",
+            "tilezero tmm7",
+            "test {groups}, {groups}",
+            "jz 3f",
+            "2:",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "dec {groups}",
+            "jnz 2b",
+            "3:",
+            "tilerelease",
+            configuration = in(reg) &WHOLE,
+            groups = inout(reg) iterations.div_ceil(TILE_WORDS as u64) => _,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}
