@@ -3,9 +3,7 @@
 use half::bf16;
 use thiserror::Error;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{
-    self as kernel, LinearCeError, Options, Reduction, Schedule,
-};
+use tilecast_core::kernels::linear_ce::{self as kernel, HeadError, Options, Reduction, Schedule};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
 use tilecast_cpu::{Cpu, CpuError};
@@ -51,7 +49,7 @@ impl<'a> Matrix<'a> {
 pub enum Error {
     /// Shapes, options or labels are invalid.
     #[error(transparent)]
-    Problem(#[from] LinearCeError),
+    Problem(#[from] HeadError),
     /// The same, of an op on logits.
     #[error(transparent)]
     Logits(Box<LogitsError>),
@@ -401,7 +399,7 @@ impl<'a> LinearCe<'a> {
 
     fn schedule_for(&self, problem: &kernel::LinearCe) -> Schedule {
         self.schedule
-            .unwrap_or_else(|| Schedule::for_cache(problem, &self.cpu.cache()))
+            .unwrap_or_else(|| Schedule::for_cache(problem.head(), &self.cpu.cache()))
     }
 
     fn inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'a>)>, Error> {

@@ -12,7 +12,7 @@ use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeError, LinearCeKernel, Schedule, Strategy,
+    Blocks, HeadError, HeadKernel, LinearCe, Schedule, Strategy,
 };
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{Kernel, Program};
@@ -29,7 +29,7 @@ use crate::verdict::{Largest, vmem_reason};
 pub enum InterpretError {
     /// The problem or its schedule is invalid for every target.
     #[error(transparent)]
-    Problem(#[from] LinearCeError),
+    Problem(#[from] HeadError),
     /// The same, of an op on logits.
     #[error(transparent)]
     Logits(Box<LogitsError>),
@@ -137,7 +137,7 @@ pub const MULTIPLICATION_LIMIT: u128 = 100_000_000_000;
 /// Multiplications of the given passes, in whole blocks: one product forward, three backward.
 pub fn multiplications(problem: &LinearCe, schedule: &Schedule, backward: bool) -> u128 {
     let product = |blocks: Blocks| {
-        let sizes = blocks.whole(problem).map(|size| size as u128);
+        let sizes = blocks.whole(problem.head()).map(|size| size as u128);
         sizes.into_iter().fold(1, u128::saturating_mul)
     };
     let gradients = match backward {
@@ -149,7 +149,7 @@ pub fn multiplications(problem: &LinearCe, schedule: &Schedule, backward: bool) 
 
 /// The op on arrays, by way of the text of its kernels.
 #[derive(Clone, Debug)]
-pub struct Interpretation<K = LinearCeKernel> {
+pub struct Interpretation<K = HeadKernel> {
     forward: Program<K>,
     backward: Option<Program<K>>,
 }

@@ -14,9 +14,7 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::budget::{HbmLedger, HbmTerm};
-use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeError, LinearCeKernel, Strategy,
-};
+use tilecast_core::kernels::linear_ce::{Blocks, HeadError, HeadKernel, LinearCe, Strategy};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{ArrayId, Kernel, Program, Step};
 use tilecast_core::target::Target;
@@ -45,7 +43,7 @@ pub fn rows_per_sub_tile(target: &Target) -> usize {
 pub enum SimError {
     /// The problem or its blocks are invalid for every target.
     #[error(transparent)]
-    Problem(#[from] LinearCeError),
+    Problem(#[from] HeadError),
     /// The same, of an op on logits.
     #[error(transparent)]
     Logits(Box<LogitsError>),
@@ -114,7 +112,7 @@ impl<B: PassBlocks> BackwardPlan<B> {
 
 /// One pass: its kernels and what is around them.
 #[derive(Clone, Debug)]
-pub struct PassReport<K = LinearCeKernel> {
+pub struct PassReport<K = HeadKernel> {
     program: Program<K>,
     /// The kernels, in order of first launch.
     pub kernels: Vec<KernelReport>,

@@ -6,7 +6,7 @@
 use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{self, LinearCe, LinearCeKernel, Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::{self, HeadKernel, LinearCe, Schedule, Strategy};
 use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
@@ -170,7 +170,7 @@ impl PassBlocks for softmax::Blocks {
 }
 
 impl Problem for LinearCe {
-    type Kernel = LinearCeKernel;
+    type Kernel = HeadKernel;
     type Blocks = linear_ce::Blocks;
 
     const LESS_HBM: &'static str = "use fewer tokens or more chips, and for the backward pass `streaming` with small \
@@ -202,7 +202,7 @@ impl Problem for LinearCe {
         &self,
         blocks: Self::Blocks,
         target: &Target,
-    ) -> Result<Program<LinearCeKernel>, SimError> {
+    ) -> Result<Program<HeadKernel>, SimError> {
         let plan = BackwardPlan {
             blocks,
             chunk_columns: None,
@@ -214,12 +214,12 @@ impl Problem for LinearCe {
         &self,
         plan: BackwardPlan,
         target: &Target,
-    ) -> Result<Program<LinearCeKernel>, SimError> {
+    ) -> Result<Program<HeadKernel>, SimError> {
         Ok(self.backward(&schedule(plan, target))?)
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
-        linear_ce::candidates(self, target)
+        linear_ce::candidates(self.head(), target)
     }
 
     fn plans(&self, blocks: Self::Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
@@ -234,7 +234,7 @@ impl Problem for LinearCe {
     fn unfused(&self, backward: bool) -> Unfused {
         Unfused {
             assumption: "logits stored",
-            terms: self.unfused_bytes(backward),
+            terms: (self.head()).unfused_bytes(("labels, loss, lse", 3), backward),
             traffic_bytes: None,
         }
     }

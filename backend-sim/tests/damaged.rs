@@ -12,7 +12,7 @@ use std::panic::catch_unwind;
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeKernel, Options as Ce, Schedule, Strategy,
+    Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Strategy,
 };
 use tilecast_core::program::{Kernel, Launch, LoopCounter, Program};
 use tilecast_sim::execute::{Array, ExecuteError, Options, run};
@@ -78,7 +78,7 @@ fn array(dtype: DType, dims: &[usize]) -> Array {
     array.unwrap()
 }
 
-fn sample(launch: &Launch<LinearCeKernel>) -> Sample {
+fn sample(launch: &Launch<HeadKernel>) -> Sample {
     let spec = launch.kernel.spec();
     let module = lower(&launch.kernel, F32Products::Exact).unwrap();
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
@@ -131,7 +131,7 @@ fn samples() -> Vec<Sample> {
             cores: 1,
             rows_per_sub_tile: 128,
         };
-        let programs: [Program<LinearCeKernel>; 2] = [
+        let programs: [Program<HeadKernel>; 2] = [
             problem.forward(&schedule).unwrap(),
             problem.backward(&schedule).unwrap(),
         ];

@@ -2,7 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeKernel, Options, Reduction, Schedule, Strategy,
+    Blocks, HeadKernel, LinearCe, Options, Reduction, Schedule, Strategy,
 };
 use tilecast_core::kernels::softmax::{self, LogitsOptions, SoftmaxKernel};
 use tilecast_core::kernels::{entropy, grpo, logits_ce};
@@ -38,7 +38,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
 }
 
 /// Ragged and divisible shapes, one and several hidden blocks, plain and with every option.
-fn programs() -> Vec<Program<LinearCeKernel>> {
+fn programs() -> Vec<Program<HeadKernel>> {
     let mut programs = Vec::new();
     for (shape, blocks) in [
         ([512, 256, 1024], [256, 128, 256]),

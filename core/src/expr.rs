@@ -9,14 +9,14 @@
 //! Arithmetic is f32 throughout; bf16 leaves are widened when read and rounded when stored.
 //! Integers occur only in comparisons ([`Int`], [`Mask`]): labels never pass through a float.
 
-use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::view::{Columns, ColumnsRef, Rows, RowsRef, Tile, TileRef};
 
 /// A real-valued expression over leaves `L`.
 #[derive(Clone, Debug)]
-pub struct Expr<L>(Rc<Node<L>>);
+pub struct Expr<L>(Arc<Node<L>>);
 
 /// One node of an [`Expr`].
 #[derive(Debug)]
@@ -79,9 +79,9 @@ pub enum Mask<L> {
     /// The first value is less than the second (false if either is NaN).
     Less(Expr<L>, Expr<L>),
     /// Both hold.
-    And(Rc<(Mask<L>, Mask<L>)>),
+    And(Arc<(Mask<L>, Mask<L>)>),
     /// Does not hold.
-    Not(Rc<Mask<L>>),
+    Not(Arc<Mask<L>>),
 }
 
 /// An integer per element, for comparisons.
@@ -114,22 +114,22 @@ impl<L> Expr<L> {
 
     /// The same value everywhere.
     pub fn constant(value: f32) -> Self {
-        Self(Rc::new(Node::Constant(value)))
+        Self(Arc::new(Node::Constant(value)))
     }
 
     /// The value of a leaf.
     pub fn leaf(leaf: impl Into<L>) -> Self {
-        Self(Rc::new(Node::Leaf(leaf.into())))
+        Self(Arc::new(Node::Leaf(leaf.into())))
     }
 
     /// `f(self)`
     pub fn unary(self, f: Unary) -> Self {
-        Self(Rc::new(Node::Unary(f, self)))
+        Self(Arc::new(Node::Unary(f, self)))
     }
 
     /// `f(self, other)`
     pub fn binary(self, f: Binary, other: Self) -> Self {
-        Self(Rc::new(Node::Binary(f, self, other)))
+        Self(Arc::new(Node::Binary(f, self, other)))
     }
 
     /// Calls `body` on every leaf.
@@ -148,6 +148,21 @@ impl<L> Expr<L> {
                 b.for_each_leaf(body);
             }
         }
+    }
+
+    /// The same expression of other leaves.
+    pub fn map_leaves<M>(&self, leaf: &impl Fn(&L) -> M) -> Expr<M> {
+        Expr(Arc::new(match self.node() {
+            Node::Constant(value) => Node::Constant(*value),
+            Node::Leaf(of) => Node::Leaf(leaf(of)),
+            Node::Unary(f, a) => Node::Unary(*f, a.map_leaves(leaf)),
+            Node::Binary(f, a, b) => Node::Binary(*f, a.map_leaves(leaf), b.map_leaves(leaf)),
+            Node::Select(mask, a, b) => Node::Select(
+                mask.map_leaves(leaf),
+                a.map_leaves(leaf),
+                b.map_leaves(leaf),
+            ),
+        }))
     }
 
     /// `e^self`
@@ -189,17 +204,31 @@ impl<L> Expr<L> {
 impl<L> Mask<L> {
     /// `then` where the mask holds, `otherwise` elsewhere.
     pub fn select(self, then: impl Into<Expr<L>>, otherwise: impl Into<Expr<L>>) -> Expr<L> {
-        Expr(Rc::new(Node::Select(self, then.into(), otherwise.into())))
+        Expr(Arc::new(Node::Select(self, then.into(), otherwise.into())))
     }
 
     /// Where both hold.
     pub fn and(self, other: Self) -> Self {
-        Self::And(Rc::new((self, other)))
+        Self::And(Arc::new((self, other)))
     }
 
     /// Where at least one holds.
     pub fn or(self, other: Self) -> Self {
         !(!self).and(!other)
+    }
+
+    fn map_leaves<M>(&self, leaf: &impl Fn(&L) -> M) -> Mask<M> {
+        match self {
+            Self::IntEqual(a, b) => Mask::IntEqual(a.map_leaf(leaf), b.map_leaf(leaf)),
+            Self::IntLess(a, b) => Mask::IntLess(a.map_leaf(leaf), b.map_leaf(leaf)),
+            Self::Equal(a, b) => Mask::Equal(a.map_leaves(leaf), b.map_leaves(leaf)),
+            Self::Less(a, b) => Mask::Less(a.map_leaves(leaf), b.map_leaves(leaf)),
+            Self::And(both) => {
+                let (a, b) = &**both;
+                Mask::And(Arc::new((a.map_leaves(leaf), b.map_leaves(leaf))))
+            }
+            Self::Not(mask) => Mask::Not(Arc::new(mask.map_leaves(leaf))),
+        }
     }
 
     fn for_each_leaf(&self, body: &mut impl FnMut(&L)) {
@@ -227,11 +256,18 @@ impl<L> Mask<L> {
 impl<L> core::ops::Not for Mask<L> {
     type Output = Self;
     fn not(self) -> Self {
-        Self::Not(Rc::new(self))
+        Self::Not(Arc::new(self))
     }
 }
 
 impl<L> Int<L> {
+    fn map_leaf<M>(&self, leaf: &impl Fn(&L) -> M) -> Int<M> {
+        match self {
+            Self::Constant(value) => Int::Constant(*value),
+            Self::Leaf(of) => Int::Leaf(leaf(of)),
+        }
+    }
+
     /// An integer leaf.
     pub fn leaf(leaf: impl Into<L>) -> Self {
         Self::Leaf(leaf.into())
@@ -313,5 +349,19 @@ mod tests {
         };
         assert!(matches!(left.node(), Node::Binary(Binary::Sub, ..)));
         assert!(matches!(right.node(), Node::Constant(2.0)));
+    }
+
+    #[test]
+    fn other_leaves_stand_in_the_same_places() {
+        let positive = Expr::<u8>::constant(0.0).less_than(Expr::leaf(1));
+        let one = !Int::leaf(2).equals(1).and(positive);
+        let e = one.select(Expr::leaf(3).exp(), -Expr::leaf(4));
+        let text = alloc::format!("{:?}", e.map_leaves(&|leaf| leaf + 10));
+        let plain = alloc::format!("{e:?}");
+        let moved = (1..5).fold(plain, |text, leaf: u8| {
+            let [from, to] = [leaf, leaf + 10].map(|leaf| alloc::format!("Leaf({leaf})"));
+            text.replace(&from, &to)
+        });
+        assert_eq!(text, moved);
     }
 }

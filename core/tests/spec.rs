@@ -5,7 +5,7 @@ use tilecast_core::DType;
 use tilecast_core::budget::{TermKind, VmemLedger};
 use tilecast_core::expr::Expr;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeError, Options, Schedule, Strategy as Backward,
+    Blocks, HeadError, LinearCe, Options, Schedule, Strategy as Backward,
 };
 use tilecast_core::ops::TileOps;
 use tilecast_core::program::{Kernel, Launch, Program, ProgramError, Role, Step};
@@ -655,8 +655,8 @@ fn an_invalid_spec_is_an_invalid_program_in_the_same_words() {
     let program = ProgramError::from(error.clone());
     assert_eq!(program, ProgramError::Spec(error.clone()));
     assert_eq!(program.to_string(), words);
-    let op = LinearCeError::from(error.clone());
-    assert_eq!(op, LinearCeError::Program(ProgramError::Spec(error)));
+    let op = HeadError::from(error.clone());
+    assert_eq!(op, HeadError::Program(ProgramError::Spec(error)));
     assert_eq!(op.to_string(), words);
 }
 
@@ -676,7 +676,7 @@ fn steps_without_launches_are_accepted() {
 
 // ---- the op -----------------------------------------------------------------------------------
 
-fn op(shape: [usize; 3], dtype: DType, options: Options) -> Result<LinearCe, LinearCeError> {
+fn op(shape: [usize; 3], dtype: DType, options: Options) -> Result<LinearCe, HeadError> {
     let [b, h, v] = shape;
     LinearCe::new(b, h, v, dtype, options)
 }
@@ -892,7 +892,7 @@ fn what_a_spec_refuses_the_op_refuses() {
     );
     assert!(matches!(
         error,
-        LinearCeError::Program(ProgramError::Spec(SpecError::TooLarge { what: "dw", .. }))
+        HeadError::Program(ProgramError::Spec(SpecError::TooLarge { what: "dw", .. }))
     ));
 }
 

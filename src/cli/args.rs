@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
+use tilecast::core::kernels::linear_ce::{HeadError, LinearCe};
 use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::kernels::softmax::LogitsError;
 use tilecast::core::target::{Target, UnknownTarget};
@@ -81,8 +81,8 @@ impl From<ExecuteError> for CliError {
     }
 }
 
-impl From<LinearCeError> for CliError {
-    fn from(error: LinearCeError) -> Self {
+impl From<HeadError> for CliError {
+    fn from(error: HeadError) -> Self {
         Self::invalid(error)
     }
 }

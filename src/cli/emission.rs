@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use tilecast::Schedule;
-use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeKernel};
+use tilecast::core::kernels::linear_ce::{HeadKernel, LinearCe};
 use tilecast::core::kernels::softmax::SoftmaxKernel;
 use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
@@ -108,7 +108,7 @@ impl Emission {
     ///
     /// # Errors
     /// Whatever the op refuses.
-    pub(crate) fn program(&self, pass: Pass) -> Result<Program<LinearCeKernel>, CliError> {
+    pub(crate) fn program(&self, pass: Pass) -> Result<Program<HeadKernel>, CliError> {
         Ok(match pass {
             Pass::Forward => self.problem.forward(&self.schedule),
             Pass::Backward => self.problem.backward(&self.schedule),
@@ -122,7 +122,7 @@ impl Emission {
     /// A kernel has no lowering.
     pub(crate) fn stablehlo(
         &self,
-        program: &Program<LinearCeKernel>,
+        program: &Program<HeadKernel>,
         vmem_limit_bytes: u64,
     ) -> Result<String, CliError> {
         stablehlo(program, self.products, vmem_limit_bytes)
@@ -185,7 +185,7 @@ pub(crate) struct OpEmission {
 
 #[derive(Debug)]
 enum AnyProgram {
-    Head(Box<Emission>, Program<LinearCeKernel>),
+    Head(Box<Emission>, Program<HeadKernel>),
     Logits(Program<SoftmaxKernel>),
 }
 

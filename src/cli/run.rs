@@ -247,7 +247,7 @@ fn compute(args: &Args) -> Result<String, CliError> {
     let problem = unread.problem;
     let (inputs, results, kernels) = match args.backend {
         Backend::Cpu => {
-            let schedule = args.schedule(Schedule::for_cache(&problem, &cpu.cache()))?;
+            let schedule = args.schedule(Schedule::for_cache(problem.head(), &cpu.cache()))?;
             check_memory(&problem, &schedule, cpu.thread_count(), backward)?;
             let inputs = unread.read()?;
             let results = on_cpu(&inputs, schedule, &cpu, backward)?;

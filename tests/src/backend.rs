@@ -135,7 +135,7 @@ impl Backend for OnCpu {
         let mut case = case.clone();
         // Left alone, the library streams.
         if case.schedule.is_none() && strategy != Strategy::Streaming {
-            case.schedule = Some(Schedule::for_cache(&case.problem(), &cpu.cache()));
+            case.schedule = Some(Schedule::for_cache(case.problem().head(), &cpu.cache()));
         }
         with_op(&case, strategy, data, |op| {
             let op = op.on(cpu);

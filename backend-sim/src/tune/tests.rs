@@ -1,6 +1,6 @@
 use super::*;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{LinearCeKernel, Options};
+use tilecast_core::kernels::linear_ce::{HeadKernel, Options};
 use tilecast_core::program::Program;
 use tilecast_core::target::Target;
 
@@ -139,7 +139,7 @@ fn no_pass_is_faster_than_its_floor() {
                 .unwrap()
                 .raising_limit();
             let space = both(&request);
-            let check = |program: Program<LinearCeKernel>, products| {
+            let check = |program: Program<HeadKernel>, products| {
                 let floor_s = request.floor_s(&program, products);
                 let pass = request
                     .judge(program, &mut Schedules::new(Machine::new(target)))

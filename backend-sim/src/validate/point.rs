@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, LinearCeError, LinearCeKernel, Options, Schedule, Strategy,
+    Blocks, HeadError, HeadKernel, LinearCe, Options, Schedule, Strategy,
 };
 use tilecast_core::program::{Kernel, Launch, Program};
 use tilecast_core::target::{Target, UnknownTarget};
@@ -60,7 +60,7 @@ pub enum PointError {
     Target(#[from] UnknownTarget),
     /// The problem is invalid.
     #[error(transparent)]
-    Problem(#[from] LinearCeError),
+    Problem(#[from] HeadError),
     /// The kernel has no module.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -95,7 +95,7 @@ pub struct Own {
 }
 
 impl Own {
-    fn program(&self, target: &Target) -> Result<Program<LinearCeKernel>, LinearCeError> {
+    fn program(&self, target: &Target) -> Result<Program<HeadKernel>, HeadError> {
         let schedule = Schedule {
             forward: self.blocks,
             backward: self.blocks,
@@ -235,7 +235,7 @@ impl Point {
                 let program = own.program(self.target)?;
                 let launches = program.launches();
                 let named =
-                    |launch: &&Launch<LinearCeKernel>| launch.kernel.spec().name() == self.kernel;
+                    |launch: &&Launch<HeadKernel>| launch.kernel.spec().name() == self.kernel;
                 let launch = (launches.iter().map(|(launch, _)| *launch).find(named))
                     .ok_or_else(|| PointError::NoKernel(self.kernel.clone()))?;
                 let whole = lower::lower(&launch.kernel, own.products)?;

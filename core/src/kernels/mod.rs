@@ -2,6 +2,7 @@
 
 pub mod entropy;
 pub mod grpo;
+pub mod head;
 pub mod linear_ce;
 pub mod logits_ce;
 pub mod logits_op;

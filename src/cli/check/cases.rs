@@ -1,7 +1,7 @@
 //! What is checked: shapes and options as data, values drawn from a seed.
 
 use half::bf16;
-use tilecast::core::kernels::linear_ce::{LinearCe, LinearCeError};
+use tilecast::core::kernels::linear_ce::{HeadError, LinearCe};
 use tilecast::{Blocks, DType, Options, Reduction, Schedule};
 
 use crate::cli::inputs::{Floats, Inputs};
@@ -204,7 +204,7 @@ impl Case {
     }
 
     /// Random inputs of the case. Both types see the same draws, rounded.
-    pub(super) fn inputs(&self, dtype: DType, seed: u64) -> Result<Inputs, LinearCeError> {
+    pub(super) fn inputs(&self, dtype: DType, seed: u64) -> Result<Inputs, HeadError> {
         let [b, h, v] = self.shape;
         let problem = LinearCe::new(b, h, v, dtype, self.options)?;
         let mut random = Random::new(seed);

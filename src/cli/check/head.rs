@@ -105,7 +105,7 @@ fn run_on_sim(
 fn schedule(case: &Case, inputs: &Inputs, strategy: Strategy, cpu: &Cpu) -> Schedule {
     case.cut(Schedule {
         strategy,
-        ..Schedule::for_cache(&inputs.problem, &cpu.cache())
+        ..Schedule::for_cache(inputs.problem.head(), &cpu.cache())
     })
 }
 

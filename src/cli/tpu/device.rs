@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytemuck::Zeroable;
 use half::bf16;
-use tilecast::core::kernels::linear_ce::LinearCeKernel;
+use tilecast::core::kernels::linear_ce::HeadKernel;
 use tilecast::core::program::{Array, Program, Role};
 use tilecast::core::target::Target;
 use tilecast::tpu::pjrt::{
@@ -221,7 +221,7 @@ impl Run<'_, '_> {
     }
 }
 
-fn of_role(program: &Program<LinearCeKernel>, role: Role) -> impl Iterator<Item = &Array> {
+fn of_role(program: &Program<HeadKernel>, role: Role) -> impl Iterator<Item = &Array> {
     program
         .arrays()
         .iter()

@@ -29,56 +29,15 @@
 //! ```
 //!
 //! The z term reaches the gradient through `lse`, like `d_lse`; dropping either is a known bug of
-//! published kernels. Two [strategies](Strategy) share the kernels.
+//! published kernels. The kernels are those of every op on a [head](super::head).
 
-mod blocks;
-mod combined;
-mod delta;
-mod forward;
-mod logits;
-mod products;
 mod program;
 pub mod reference;
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
-use thiserror::Error;
-
-pub use blocks::{Blocks, Cache, Schedule, candidates};
-pub use combined::Combined;
-pub use delta::DeltaChunk;
-pub use forward::Forward;
-pub use products::{BiasGradient, HiddenGradient, WeightGradient};
-pub use program::LinearCeKernel;
-
+pub use super::head::{Blocks, Cache, HeadError, HeadKernel, Schedule, Strategy, candidates};
+use super::head::{Head, HeadOptions};
 use crate::DType;
-use crate::program::{Program, ProgramError};
-
-/// How the backward pass is cut into kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Strategy {
-    /// One kernel: each tile of logits is recomputed once, and both gradients are read, updated and
-    /// written back per tile; each core sums its own `dw`. Delta stays f32 (the matrix unit of a TPU
-    /// rounds it to bf16 where it meets bf16 operands).
-    Combined,
-    /// A loop over chunks of the vocabulary: delta of the chunk, in the input type or f32, for all tokens;
-    /// then the two products over it. `dw` is written once.
-    Streaming,
-}
-
-impl Strategy {
-    /// All strategies.
-    pub const ALL: [Self; 2] = [Self::Combined, Self::Streaming];
-
-    /// The name used on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Combined => "combined",
-            Self::Streaming => "streaming",
-        }
-    }
-}
+use crate::program::Program;
 
 /// How per-token losses become the result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -120,177 +79,66 @@ pub struct Options {
 /// The op on given shapes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinearCe {
-    tokens: usize,
-    hidden: usize,
-    vocab: usize,
-    dtype: DType,
+    head: Head,
     options: Options,
-}
-
-/// Why a [`LinearCe`] or its inputs are invalid.
-#[derive(Clone, PartialEq, Debug, Error)]
-#[non_exhaustive]
-pub enum LinearCeError {
-    /// A dimension is zero.
-    #[error("{name} is 0; it must be at least 1")]
-    Empty {
-        /// Dimension.
-        name: &'static str,
-    },
-    /// A dimension or array is too large to address.
-    #[error("{name} is {value}, above the limit of {limit}")]
-    TooLarge {
-        /// What is too large.
-        name: &'static str,
-        /// Its value.
-        value: u128,
-        /// The largest supported value.
-        limit: u128,
-    },
-    /// The inputs are not of a floating-point type, or the gradients of none that is supported.
-    #[error("{what} cannot be {dtype}; use f32 or bf16{hint}")]
-    DType {
-        /// Inputs, gradients or delta.
-        what: &'static str,
-        /// The type.
-        dtype: DType,
-        /// What holds in this case.
-        hint: &'static str,
-    },
-    /// An option is out of its range.
-    #[error("{name} is {value}; it must be {range}")]
-    Option {
-        /// Option.
-        name: &'static str,
-        /// Its value.
-        value: f32,
-        /// Its range.
-        range: &'static str,
-    },
-    /// A label is neither a column of the head nor the ignore index.
-    #[error("label {label} of token {token} is outside 0..{vocab}{}", ignore_hint(*.ignore_index))]
-    Label {
-        /// Position in the batch.
-        token: usize,
-        /// The label.
-        label: i64,
-        /// Size of the vocabulary.
-        vocab: usize,
-        /// The ignore index, if one is set.
-        ignore_index: Option<i32>,
-    },
-    /// A block size or another part of the schedule is zero.
-    #[error("{name} is 0; block sizes, cores and chunks must be at least 1")]
-    EmptySchedule {
-        /// The part.
-        name: &'static str,
-    },
-    /// The kernels cannot be built for the schedule.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-}
-
-impl From<crate::spec::SpecError> for LinearCeError {
-    fn from(error: crate::spec::SpecError) -> Self {
-        Self::Program(error.into())
-    }
-}
-
-fn ignore_hint(ignore_index: Option<i32>) -> String {
-    match ignore_index {
-        Some(index) => alloc::format!(" and is not the ignore index {index}"),
-        None => " and no ignore index is set".into(),
-    }
 }
 
 impl LinearCe {
     /// The op for `x [tokens, hidden]` and `w [hidden, vocab]` of type `dtype`.
     ///
     /// # Errors
-    /// A zero or too large dimension, a type that is not f32 or bf16, an option out of range:
-    /// soft cap finite and at least 1.2e-38 (its reciprocal must exist), z-loss finite and not negative, smoothing in `[0, 1]`.
+    /// Those of [`Head::new`]; z-loss that is not finite or negative, smoothing outside `[0, 1]`.
     pub fn new(
         tokens: usize,
         hidden: usize,
         vocab: usize,
         dtype: DType,
         options: Options,
-    ) -> Result<Self, LinearCeError> {
-        // Labels and counters are i32 on a TPU, and byte sizes i64 everywhere.
-        let limit = i32::MAX as u128;
-        for (name, value) in [("tokens", tokens), ("hidden", hidden), ("vocab", vocab)] {
-            if value == 0 {
-                return Err(LinearCeError::Empty { name });
-            }
-            if value as u128 > limit {
-                let value = value as u128;
-                return Err(LinearCeError::TooLarge { name, value, limit });
-            }
-        }
-        for (name, [rows, columns]) in [
-            ("the size of x in bytes", [tokens, hidden]),
-            ("the size of w in bytes", [hidden, vocab]),
-        ] {
-            let (value, limit) = (rows as u128 * columns as u128 * 4, isize::MAX as u128);
-            if value > limit {
-                return Err(LinearCeError::TooLarge { name, value, limit });
-            }
-        }
-        let hint = "";
-        if !dtype.is_float() {
-            let what = "x and w";
-            return Err(LinearCeError::DType { what, dtype, hint });
-        }
-        for (what, chosen) in [
-            ("gradients", options.grad_dtype),
-            ("delta", options.delta_dtype),
-        ] {
-            if let Some(chosen) = chosen.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
-                return Err(LinearCeError::DType {
-                    what,
-                    dtype: chosen,
-                    hint: " (bf16 only for bf16 inputs)",
-                });
-            }
-        }
+    ) -> Result<Self, HeadError> {
+        let of_head = HeadOptions {
+            bias: options.bias,
+            soft_cap: options.soft_cap,
+            grad_dtype: options.grad_dtype,
+            delta_dtype: options.delta_dtype,
+        };
+        let head = Head::new(tokens, hidden, vocab, dtype, of_head)?;
         check_options(&options)?;
-        Ok(Self {
-            tokens,
-            hidden,
-            vocab,
-            dtype,
-            options,
-        })
+        Ok(Self { head, options })
+    }
+
+    /// The head.
+    pub const fn head(&self) -> &Head {
+        &self.head
     }
 
     /// `B`
     pub const fn tokens(&self) -> usize {
-        self.tokens
+        self.head.tokens()
     }
 
     /// `H`
     pub const fn hidden(&self) -> usize {
-        self.hidden
+        self.head.hidden()
     }
 
     /// `V`
     pub const fn vocab(&self) -> usize {
-        self.vocab
+        self.head.vocab()
     }
 
     /// Type of `x` and `w`.
     pub const fn dtype(&self) -> DType {
-        self.dtype
+        self.head.dtype()
     }
 
     /// Type of the gradients.
     pub fn grad_dtype(&self) -> DType {
-        self.options.grad_dtype.unwrap_or(self.dtype)
+        self.head.grad_dtype()
     }
 
     /// Type of a stored delta.
     pub fn delta_dtype(&self) -> DType {
-        self.options.delta_dtype.unwrap_or(self.dtype)
+        self.head.delta_dtype()
     }
 
     /// The options.
@@ -310,9 +158,9 @@ impl LinearCe {
     ///
     /// # Errors
     /// The first label outside `0..V` that is not the ignore index.
-    pub fn check_labels(&self, labels: impl IntoIterator<Item = i64>) -> Result<(), LinearCeError> {
+    pub fn check_labels(&self, labels: impl IntoIterator<Item = i64>) -> Result<(), HeadError> {
         let ignore_index = self.options.ignore_index;
-        let vocab = self.vocab;
+        let vocab = self.vocab();
         let valid = |label: i64| {
             (0..vocab as i64).contains(&label)
                 || ignore_index.is_some_and(|i| i64::from(i) == label)
@@ -323,7 +171,7 @@ impl LinearCe {
             .find(|&(_, label)| !valid(label))
         {
             None => Ok(()),
-            Some((token, label)) => Err(LinearCeError::Label {
+            Some((token, label)) => Err(HeadError::Label {
                 token,
                 label,
                 vocab,
@@ -336,7 +184,7 @@ impl LinearCe {
     ///
     /// # Errors
     /// A schedule that the specs refuse.
-    pub fn forward(&self, schedule: &Schedule) -> Result<Program<LinearCeKernel>, LinearCeError> {
+    pub fn forward(&self, schedule: &Schedule) -> Result<Program<HeadKernel>, HeadError> {
         program::forward(self, schedule)
     }
 
@@ -345,7 +193,7 @@ impl LinearCe {
     ///
     /// # Errors
     /// A schedule that the specs refuse.
-    pub fn backward(&self, schedule: &Schedule) -> Result<Program<LinearCeKernel>, LinearCeError> {
+    pub fn backward(&self, schedule: &Schedule) -> Result<Program<HeadKernel>, HeadError> {
         program::backward(self, schedule)
     }
 
@@ -357,40 +205,13 @@ impl LinearCe {
     pub fn forward_and_backward(
         &self,
         schedule: &Schedule,
-    ) -> Result<Program<LinearCeKernel>, LinearCeError> {
+    ) -> Result<Program<HeadKernel>, HeadError> {
         program::both(self, schedule)
-    }
-
-    /// What the same op needs in HBM when the logits are stored, as frameworks do without a fused
-    /// kernel: inputs, outputs, the logits in f32 and, for a backward pass, their gradient. Bytes.
-    pub fn unfused_bytes(&self, backward: bool) -> Vec<(&'static str, u128)> {
-        let (b, h, v) = (self.tokens as u128, self.hidden as u128, self.vocab as u128);
-        let input = self.dtype.size_bytes() as u128;
-        let grad = self.grad_dtype().size_bytes() as u128;
-        let mut terms = alloc::vec![
-            ("x", b * h * input),
-            ("w", h * v * input),
-            ("labels, loss, lse", 3 * b * 4),
-            ("logits, f32", b * v * 4),
-        ];
-        if backward {
-            terms.extend([
-                ("gradient of logits, f32", b * v * 4),
-                ("dx", b * h * grad),
-                ("dw", h * v * grad),
-            ]);
-        }
-        terms
     }
 }
 
-fn check_options(options: &Options) -> Result<(), LinearCeError> {
-    let error = |name, value, range| Err(LinearCeError::Option { name, value, range });
-    if let Some(cap) = options.soft_cap
-        && !(cap > 0.0 && cap.is_normal())
-    {
-        return error("soft cap", cap, "finite and at least 1.2e-38");
-    }
+fn check_options(options: &Options) -> Result<(), HeadError> {
+    let error = |name, value, range| Err(HeadError::Option { name, value, range });
     if !(options.z_loss >= 0.0 && options.z_loss.is_finite()) {
         return error("z-loss weight", options.z_loss, "finite and not negative");
     }
@@ -404,7 +225,7 @@ fn check_options(options: &Options) -> Result<(), LinearCeError> {
 mod tests {
     use super::*;
 
-    fn ce(options: Options) -> Result<LinearCe, LinearCeError> {
+    fn ce(options: Options) -> Result<LinearCe, HeadError> {
         LinearCe::new(4, 8, 16, DType::F32, options)
     }
 
@@ -443,11 +264,11 @@ mod tests {
         let new = |b, h, v| LinearCe::new(b, h, v, DType::F32, Options::default());
         assert!(matches!(
             new(0, 1, 1),
-            Err(LinearCeError::Empty { name: "tokens" })
+            Err(HeadError::Empty { name: "tokens" })
         ));
         assert!(matches!(
             new(1, 1, big + 1),
-            Err(LinearCeError::TooLarge { name: "vocab", .. })
+            Err(HeadError::TooLarge { name: "vocab", .. })
         ));
         assert!(new(1, big, big).is_err());
     }

@@ -1,112 +1,41 @@
-//! The op as launches: what surrounds the kernels.
+//! The op as launches: its kernels, and what surrounds them.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
-use super::blocks::{Chunks, Cores, Schedule};
-use super::{
-    BiasGradient, Combined, DeltaChunk, Forward, HiddenGradient, LinearCe, LinearCeError,
-    Reduction, Strategy, WeightGradient,
-};
+use super::{LinearCe, Reduction};
 use crate::DType;
 use crate::expr::{Expr, Int};
-use crate::ops::TileOps;
-use crate::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
-use crate::spec::{Affine, KernelSpec};
+use crate::kernels::head::{
+    Backward, Coefficients, Ending, Forward, HeadError, HeadInputs, HeadKernel, Names, PerRow,
+    Schedule, launch, names,
+};
+use crate::kernels::softmax::Wanted;
+use crate::program::{ArrayId, Program, Role, Step};
+use crate::view::RowsRef;
 
-/// Any kernel of the op.
-#[derive(Clone, Debug)]
-pub enum LinearCeKernel {
-    /// Loss and logsumexp.
-    Forward(Forward),
-    /// The one-kernel backward pass.
-    Combined(Box<Combined>),
-    /// Streaming: delta of a chunk.
-    Delta(DeltaChunk),
-    /// Streaming: `dx` of a chunk.
-    HiddenGradient(HiddenGradient),
-    /// Streaming: `dw` of a chunk.
-    WeightGradient(WeightGradient),
-    /// Streaming: `dbias` of a chunk.
-    BiasGradient(BiasGradient),
-}
+const NAMES: Names = names!("linear_ce");
 
-impl Kernel for LinearCeKernel {
-    fn spec(&self) -> &KernelSpec {
-        match self {
-            Self::Forward(k) => k.spec(),
-            Self::Combined(k) => k.spec(),
-            Self::Delta(k) => k.spec(),
-            Self::HiddenGradient(k) => k.spec(),
-            Self::WeightGradient(k) => k.spec(),
-            Self::BiasGradient(k) => k.spec(),
-        }
-    }
-
-    fn body<T: TileOps>(&self, t: &T) {
-        match self {
-            Self::Forward(k) => k.body(t),
-            Self::Combined(k) => k.body(t),
-            Self::Delta(k) => k.body(t),
-            Self::HiddenGradient(k) => k.body(t),
-            Self::WeightGradient(k) => k.body(t),
-            Self::BiasGradient(k) => k.body(t),
-        }
-    }
-}
-
-type Ce = Program<LinearCeKernel>;
-
-fn launch<const N: usize>(
-    kernel: LinearCeKernel,
-    operands: impl IntoIterator<Item = ArrayId>,
-    scalars: [Affine<LoopCounter>; N],
-) -> Step<LinearCeKernel> {
-    Step::Launch(Launch {
-        kernel,
-        operands: operands.into_iter().collect(),
-        scalars: scalars.into(),
-    })
-}
+type Ce = Program<HeadKernel>;
 
 /// The arrays both passes read.
 struct Inputs {
-    x: ArrayId,
-    w: ArrayId,
-    bias: Option<ArrayId>,
+    head: HeadInputs,
     labels: ArrayId,
     /// The factor of each token's loss in the result.
     weight: Option<ArrayId>,
 }
 
 impl Inputs {
-    fn declare(program: &mut Ce, problem: &LinearCe) -> Result<Self, LinearCeError> {
-        let (b, h, v) = (problem.tokens, problem.hidden, problem.vocab);
-        let x = program.array(Role::Input, "x", problem.dtype, [b, h]);
-        let w = program.array(Role::Input, "w", problem.dtype, [h, v]);
-        let bias =
-            (problem.options.bias).then(|| program.array(Role::Input, "bias", DType::F32, [v]));
-        let labels = program.array(Role::Input, "labels", DType::I32, [b]);
+    fn declare(program: &mut Ce, problem: &LinearCe) -> Result<Self, HeadError> {
+        let head = HeadInputs::declare(program, &problem.head);
+        let labels = program.array(Role::Input, "labels", DType::I32, [problem.tokens()]);
         let weight = token_weight(program, problem, labels)?;
         Ok(Self {
-            x,
-            w,
-            bias,
+            head,
             labels,
             weight,
         })
-    }
-
-    /// The operands every kernel that recomputes logits starts with.
-    fn operands(&self) -> impl Iterator<Item = ArrayId> + use<> {
-        [
-            Some(self.x),
-            Some(self.w),
-            self.bias,
-            Some(self.labels),
-            self.weight,
-        ]
-        .into_iter()
-        .flatten()
     }
 }
 
@@ -115,11 +44,11 @@ fn token_weight(
     program: &mut Ce,
     problem: &LinearCe,
     labels: ArrayId,
-) -> Result<Option<ArrayId>, LinearCeError> {
+) -> Result<Option<ArrayId>, HeadError> {
     if !problem.weighted() {
         return Ok(None);
     }
-    let (options, b) = (&problem.options, problem.tokens);
+    let (options, b) = (&problem.options, problem.tokens());
     let given = (options.weight).then(|| program.array(Role::Input, "weight", DType::F32, [b]));
     let mut value = given.map_or(Expr::constant(1.0), Expr::from);
     if let Some(index) = options.ignore_index {
@@ -143,7 +72,7 @@ fn token_weight(
     Ok(Some(share))
 }
 
-pub(super) fn forward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
+pub(super) fn forward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, HeadError> {
     schedule.check()?;
     let mut program = Program::new("linear_ce forward");
     let inputs = Inputs::declare(&mut program, problem)?;
@@ -151,16 +80,16 @@ pub(super) fn forward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, Lin
     Ok(program)
 }
 
-pub(super) fn backward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
+pub(super) fn backward(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, HeadError> {
     schedule.check()?;
     let mut program = Program::new("linear_ce backward");
     let inputs = Inputs::declare(&mut program, problem)?;
-    let lse = program.array(Role::Input, "lse", DType::F32, [problem.tokens]);
+    let lse = program.array(Role::Input, "lse", DType::F32, [problem.tokens()]);
     add_backward(&mut program, problem, schedule, &inputs, lse)?;
     Ok(program)
 }
 
-pub(super) fn both(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, LinearCeError> {
+pub(super) fn both(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, HeadError> {
     schedule.check()?;
     let mut program = Program::new("linear_ce forward and backward");
     let inputs = Inputs::declare(&mut program, problem)?;
@@ -175,8 +104,8 @@ fn add_forward(
     problem: &LinearCe,
     schedule: &Schedule,
     inputs: &Inputs,
-) -> Result<ArrayId, LinearCeError> {
-    let b = problem.tokens;
+) -> Result<ArrayId, HeadError> {
+    let b = problem.tokens();
     let reduced = problem.options.reduction != Reduction::None;
     let (per_token, name) = match reduced {
         true => (Role::Temporary, "token_loss"),
@@ -184,10 +113,22 @@ fn add_forward(
     };
     let token_loss = program.array(per_token, name, DType::F32, [b]);
     let lse = program.array(Role::Output, "lse", DType::F32, [b]);
-    let kernel = Forward::new(problem, schedule.forward, schedule.rows_per_sub_tile)?;
+    let kernel = Forward::new(
+        NAMES.forward,
+        &problem.head,
+        schedule.forward,
+        schedule.rows_per_sub_tile,
+        |rows| ending(problem, rows),
+    )?;
+    let vectors = [
+        Some(inputs.labels),
+        inputs.weight,
+        Some(token_loss),
+        Some(lse),
+    ];
     program.push(launch(
-        LinearCeKernel::Forward(kernel),
-        inputs.operands().chain([token_loss, lse]),
+        HeadKernel::Forward(Box::new(kernel)),
+        inputs.head.operands().chain(vectors.into_iter().flatten()),
         [],
     ))?;
     if reduced {
@@ -200,6 +141,42 @@ fn add_forward(
     Ok(lse)
 }
 
+/// Operands `labels`, (`weight`), `loss`, `lse`.
+fn ending(problem: &LinearCe, rows: &mut PerRow<'_>) -> Ending {
+    let options = &problem.options;
+    let smoothing = options.label_smoothing;
+    let labels = rows.labels();
+    let weight = problem.weighted().then(|| rows.input("weight"));
+    let [out, lse] = ["loss", "lse"].map(|name| rows.output(name));
+    let wanted = Wanted {
+        label_logit: true,
+        logit_sum: smoothing > 0.0,
+        entropy: false,
+    };
+    let statistics = rows.statistics(wanted, 1.0);
+    let of_row = || Expr::leaf(lse);
+    let label_logit = statistics.label_logit.expect("the label logit is wanted");
+    let mut loss = of_row() - Expr::leaf(label_logit) * (1.0 - smoothing);
+    if let Some(sum) = statistics.logit_sum {
+        loss = loss - Expr::leaf(sum) * (smoothing / problem.vocab() as f32);
+    }
+    if options.z_loss > 0.0 {
+        loss = loss + of_row() * of_row() * options.z_loss;
+    }
+    if let Some(weight) = weight {
+        let weight = Expr::leaf(weight);
+        // A row that does not count is 0 even if its loss is not finite.
+        loss = weight.clone().equals(0.0).select(0.0, weight * loss);
+    }
+    Ending {
+        labels: Some(labels),
+        statistics,
+        lse,
+        entropy: None,
+        results: alloc::vec![(out, loss)],
+    }
+}
+
 /// The backward pass, from the logsumexp.
 fn add_backward(
     program: &mut Ce,
@@ -207,37 +184,73 @@ fn add_backward(
     schedule: &Schedule,
     inputs: &Inputs,
     lse: ArrayId,
-) -> Result<(), LinearCeError> {
-    let (b, h, v) = (problem.tokens, problem.hidden, problem.vocab);
+) -> Result<(), HeadError> {
     let d_loss = cotangent(program, problem)?;
-    let d_lse = program.array(Role::Input, "d_lse", DType::F32, [b]);
-    let grad = problem.grad_dtype();
-    let gradients = Gradients {
-        dx: program.array(Role::Output, "dx", grad, [b, h]),
-        dw: program.array(Role::Output, "dw", grad, [h, v]),
-        dbias: (problem.options.bias)
-            .then(|| program.array(Role::Output, "dbias", DType::F32, [v])),
-    };
-    let operands: alloc::vec::Vec<ArrayId> =
-        inputs.operands().chain([lse, d_loss, d_lse]).collect();
-    match schedule.strategy {
-        Strategy::Combined => combined(program, problem, schedule, &operands, &gradients)?,
-        Strategy::Streaming => {
-            streaming(program, problem, schedule, inputs, &operands, &gradients)?;
-        }
+    let d_lse = program.array(Role::Input, "d_lse", DType::F32, [problem.tokens()]);
+    let vectors = [
+        Some(inputs.labels),
+        inputs.weight,
+        Some(lse),
+        Some(d_loss),
+        Some(d_lse),
+    ];
+    Backward {
+        names: NAMES,
+        head: &problem.head,
+        schedule,
+        inputs: inputs.head,
+        vectors: vectors.into_iter().flatten().collect(),
+        coefficients: |rows: &mut PerRow<'_>| coefficients(problem, rows),
     }
-    Ok(())
+    .add(program)
 }
 
-struct Gradients {
-    dx: ArrayId,
-    dw: ArrayId,
-    dbias: Option<ArrayId>,
+/// Operands `labels`, (`weight`), `lse`, `d_loss`, `d_lse`. A row of weight 0 keeps only its `d_lse`, even if
+/// its `d_loss` or lse is not finite.
+fn coefficients(problem: &LinearCe, rows: &mut PerRow<'_>) -> Coefficients {
+    let options = &problem.options;
+    let smoothing = options.label_smoothing;
+    let labels = rows.labels();
+    let weight = problem.weighted().then(|| rows.input("weight"));
+    let [lse, d_loss, d_lse] = ["lse", "d_loss", "d_lse"].map(|name| rows.input(name));
+    let [probability, one_hot] = ["probability", "one_hot"].map(|name| rows.scratch(name));
+    let uniform = (smoothing > 0.0).then(|| rows.scratch("uniform"));
+    let counted = |value: Expr<RowsRef>, otherwise: Expr<RowsRef>| match weight {
+        None => value,
+        Some(weight) => Expr::leaf(weight).equals(0.0).select(otherwise, value),
+    };
+    let g = || match weight {
+        None => Expr::leaf(d_loss),
+        Some(weight) => Expr::leaf(d_loss) * Expr::leaf(weight),
+    };
+    let mut through_lse = g();
+    if options.z_loss > 0.0 {
+        through_lse = through_lse * (Expr::leaf(lse) * (2.0 * options.z_loss) + 1.0);
+    }
+    let d_lse = || Expr::leaf(d_lse);
+    let zero = || Expr::constant(0.0);
+    let mut prepare: Vec<_> = alloc::vec![
+        (probability, counted(through_lse + d_lse(), d_lse())),
+        (one_hot, counted(g() * (1.0 - smoothing), zero())),
+    ];
+    if let Some(uniform) = uniform {
+        let share = smoothing / problem.vocab() as f32;
+        prepare.push((uniform, counted(g() * share, zero())));
+    }
+    Coefficients {
+        scale: 1.0,
+        lse,
+        probability,
+        log_probability: None,
+        one_hot: Some([labels, one_hot]),
+        uniform,
+        prepare,
+    }
 }
 
 /// The cotangent of each token's loss. That of a reduced loss is one number for all tokens.
-fn cotangent(program: &mut Ce, problem: &LinearCe) -> Result<ArrayId, LinearCeError> {
-    let b = problem.tokens;
+fn cotangent(program: &mut Ce, problem: &LinearCe) -> Result<ArrayId, HeadError> {
+    let b = problem.tokens();
     if problem.options.reduction == Reduction::None {
         return Ok(program.array(Role::Input, "d_loss", DType::F32, [b]));
     }
@@ -246,96 +259,4 @@ fn cotangent(program: &mut Ce, problem: &LinearCe) -> Result<ArrayId, LinearCeEr
     let value = scalar.into();
     program.push(Step::Map { to, value })?;
     Ok(to)
-}
-
-fn combined(
-    program: &mut Ce,
-    problem: &LinearCe,
-    schedule: &Schedule,
-    operands: &[ArrayId],
-    gradients: &Gradients,
-) -> Result<(), LinearCeError> {
-    let blocks = schedule.backward;
-    let cores = Cores::new(problem, blocks.b, schedule.cores);
-    let [b_up, h_up, v_up] = blocks.whole(problem);
-    let dx = program.array(Role::Temporary, "dx_sum", DType::F32, [b_up, h_up]);
-    let dims = [cores.count, h_up, v_up];
-    let dw = program.array(Role::Temporary, "dw_partials", DType::F32, dims);
-    let dbias = gradients.dbias.map(|to| {
-        let dims = [cores.count, 1, v_up];
-        let from = program.array(Role::Temporary, "dbias_partials", DType::F32, dims);
-        (from, to)
-    });
-    let kernel = Combined::new(problem, blocks, schedule.rows_per_sub_tile, cores)?;
-    let outputs = [Some(dx), Some(dw), dbias.map(|(from, _)| from)];
-    program.push(launch(
-        LinearCeKernel::Combined(Box::new(kernel)),
-        operands
-            .iter()
-            .copied()
-            .chain(outputs.into_iter().flatten()),
-        [],
-    ))?;
-    let sums = [(dx, gradients.dx), (dw, gradients.dw)];
-    for (from, to) in sums.into_iter().chain(dbias) {
-        program.push(Step::Gather { from, to })?;
-    }
-    Ok(())
-}
-
-fn streaming(
-    program: &mut Ce,
-    problem: &LinearCe,
-    schedule: &Schedule,
-    inputs: &Inputs,
-    operands: &[ArrayId],
-    gradients: &Gradients,
-) -> Result<(), LinearCeError> {
-    let blocks = schedule.backward;
-    let chunks = Chunks::new(problem, blocks, schedule.chunk_columns);
-    let dims = chunks.delta_dims(problem, blocks);
-    let delta = program.array(Role::Temporary, "delta", problem.delta_dtype(), dims);
-    // dx is summed over chunks in f32; a gradient of that type can hold the sum itself.
-    let dx = match problem.grad_dtype() {
-        DType::F32 => gradients.dx,
-        _ => {
-            let dims = [problem.tokens, problem.hidden];
-            program.array(Role::Temporary, "dx_sum", DType::F32, dims)
-        }
-    };
-    let (first, covered) = (chunks.first(), chunks.covered());
-    let make_delta = DeltaChunk::new(problem, blocks, schedule.rows_per_sub_tile, chunks)?;
-    let mut body = alloc::vec![
-        launch(
-            LinearCeKernel::Delta(make_delta),
-            operands.iter().copied().chain([delta]),
-            [first.clone()],
-        ),
-        launch(
-            LinearCeKernel::HiddenGradient(HiddenGradient::new(problem, blocks, chunks)?),
-            [delta, inputs.w, dx, dx],
-            [first.clone(), covered],
-        ),
-        launch(
-            LinearCeKernel::WeightGradient(WeightGradient::new(problem, blocks, chunks)?),
-            [inputs.x, delta, gradients.dw],
-            [first.clone()],
-        ),
-    ];
-    if let Some(dbias) = gradients.dbias {
-        body.push(launch(
-            LinearCeKernel::BiasGradient(BiasGradient::new(problem, blocks, chunks)?),
-            [delta, dbias],
-            [first],
-        ));
-    }
-    let count = chunks.count;
-    program.push(Step::Loop { count, body })?;
-    if dx != gradients.dx {
-        program.push(Step::Gather {
-            from: dx,
-            to: gradients.dx,
-        })?;
-    }
-    Ok(())
 }

@@ -1,8 +1,8 @@
-//! Block sizes and the schedule of the op.
+//! Block sizes and the schedule of an op on a head.
 
 use alloc::vec::Vec;
 
-use super::{LinearCe, LinearCeError, Strategy};
+use super::{Head, HeadError, Strategy};
 use crate::program::LoopCounter;
 use crate::spec::Affine;
 use crate::target::Target;
@@ -20,11 +20,11 @@ pub struct Blocks {
 
 impl Blocks {
     /// `[B, H, V]` rounded up to whole blocks.
-    pub fn whole(self, problem: &LinearCe) -> [usize; 3] {
+    pub fn whole(self, head: &Head) -> [usize; 3] {
         [
-            problem.tokens.next_multiple_of(self.b),
-            problem.hidden.next_multiple_of(self.h),
-            problem.vocab.next_multiple_of(self.v),
+            head.tokens.next_multiple_of(self.b),
+            head.hidden.next_multiple_of(self.h),
+            head.vocab.next_multiple_of(self.v),
         ]
     }
 }
@@ -48,7 +48,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Checks that every part is at least 1 and small enough to round sizes up to it.
-    pub(super) fn check(&self) -> Result<(), LinearCeError> {
+    pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self {
             forward, backward, ..
         } = self;
@@ -64,12 +64,12 @@ impl Schedule {
             ("rows per sub-tile", self.rows_per_sub_tile),
         ] {
             if value == 0 {
-                return Err(LinearCeError::EmptySchedule { name });
+                return Err(HeadError::EmptySchedule { name });
             }
             let limit = i32::MAX as u128;
             if value as u128 > limit {
                 let value = value as u128;
-                return Err(LinearCeError::TooLarge { name, value, limit });
+                return Err(HeadError::TooLarge { name, value, limit });
             }
         }
         Ok(())
@@ -91,8 +91,8 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(problem: &LinearCe, blocks: Blocks, chunk_columns: usize) -> Self {
-        let column_blocks = problem.vocab.div_ceil(blocks.v);
+    pub(super) fn new(head: &Head, blocks: Blocks, chunk_columns: usize) -> Self {
+        let column_blocks = head.vocab.div_ceil(blocks.v);
         let at_most = (chunk_columns / blocks.v).clamp(1, column_blocks);
         let count = column_blocks.div_ceil(at_most);
         Self {
@@ -114,8 +114,8 @@ impl Chunks {
     }
 
     /// `[rows, columns]` of the array that holds the delta of one chunk, in whole blocks.
-    pub(super) fn delta_dims(self, problem: &LinearCe, blocks: Blocks) -> [usize; 2] {
-        [blocks.whole(problem)[0], self.blocks * blocks.v]
+    pub(super) fn delta_dims(self, head: &Head, blocks: Blocks) -> [usize; 2] {
+        [blocks.whole(head)[0], self.blocks * blocks.v]
     }
 }
 
@@ -129,8 +129,8 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    pub(super) fn new(problem: &LinearCe, b: usize, at_most: usize) -> Self {
-        let row_blocks = problem.tokens.div_ceil(b);
+    pub(super) fn new(head: &Head, b: usize, at_most: usize) -> Self {
+        let row_blocks = head.tokens.div_ceil(b);
         let row_blocks_each = row_blocks.div_ceil(at_most);
         Self {
             count: row_blocks.div_ceil(row_blocks_each),
@@ -141,7 +141,7 @@ impl Cores {
 
 /// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
 /// hidden blocks.
-pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
+pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
     let lanes = target.lanes.value;
     let powers = |size: usize, largest: usize| {
         // A small array still takes one block of the target's tile, which then overhangs it.
@@ -149,17 +149,17 @@ pub fn candidates(problem: &LinearCe, target: &Target) -> Vec<Blocks> {
             .map(|i| lanes << i)
             .take_while(move |&block| block == lanes || block <= largest && block < 2 * size)
     };
-    let mut hidden: Vec<usize> = (1..=problem.hidden / lanes)
+    let mut hidden: Vec<usize> = (1..=head.hidden / lanes)
         .map(|i| i * lanes)
-        .filter(|&h| problem.hidden.is_multiple_of(h))
+        .filter(|&h| head.hidden.is_multiple_of(h))
         .collect();
-    if hidden.last() != Some(&problem.hidden) {
-        hidden.push(problem.hidden);
+    if hidden.last() != Some(&head.hidden) {
+        hidden.push(head.hidden);
     }
     let mut found = Vec::new();
-    for b in powers(problem.tokens, 8192) {
+    for b in powers(head.tokens, 8192) {
         for &h in &hidden {
-            for v in powers(problem.vocab, 8192) {
+            for v in powers(head.vocab, 8192) {
                 found.push(Blocks { b, h, v });
             }
         }
@@ -193,26 +193,26 @@ impl Schedule {
     /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
     /// as many rows as memory allows, and rows split evenly over the threads. A block of `w` and one of logits take
     /// half of the cache each; the logits are reduced in sub-tiles of rows while they are hot.
-    pub fn for_cache(problem: &LinearCe, cache: &Cache) -> Self {
+    pub fn for_cache(head: &Head, cache: &Cache) -> Self {
         let even = |size: usize, at_most: usize, multiple: usize| {
             let parts = size.div_ceil(at_most.max(1));
             size.div_ceil(parts).next_multiple_of(multiple)
         };
         // Packed operands may be widened to 4 bytes.
         let words = |bytes: usize| bytes / 4;
-        let h = problem.hidden;
-        let rows = problem.tokens.div_ceil(cache.threads);
+        let h = head.hidden;
+        let rows = head.tokens.div_ceil(cache.threads);
         let most_rows = (words(cache.panel_bytes) / h).min(MOST_ROWS);
         let b = even(rows, most_rows, cache.row_multiple);
         let most_columns = words(cache.bytes / 2) / b.max(h);
         let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
         let v = even(
-            problem.vocab,
+            head.vocab,
             most_columns.max(cache.column_multiple),
             cache.column_multiple,
         );
         let blocks = Blocks { b, h, v };
-        let row_bytes = blocks.whole(problem)[0] * problem.delta_dtype().size_bytes();
+        let row_bytes = blocks.whole(head)[0] * head.delta_dtype().size_bytes();
         Self {
             forward: blocks,
             backward: blocks,
@@ -228,16 +228,16 @@ impl Schedule {
 mod tests {
     use super::*;
     use crate::DType;
-    use crate::kernels::linear_ce::Options;
+    use crate::kernels::head::HeadOptions;
 
     #[test]
     fn chunks_cover_every_column_block_once() {
         for vocab in 1..60 {
-            let problem = LinearCe::new(8, 8, vocab, DType::F32, Options::default()).unwrap();
+            let head = Head::new(8, 8, vocab, DType::F32, HeadOptions::default()).unwrap();
             for v in 1..9 {
                 for chunk_columns in 1..30 {
                     let blocks = Blocks { b: 8, h: 8, v };
-                    let chunks = Chunks::new(&problem, blocks, chunk_columns);
+                    let chunks = Chunks::new(&head, blocks, chunk_columns);
                     let mut new_blocks = Vec::new();
                     for c in 0..chunks.count as i64 {
                         let first = chunks.first().evaluate(&|LoopCounter| c);
@@ -256,10 +256,10 @@ mod tests {
     #[test]
     fn every_core_has_a_row_block() {
         for tokens in 1..40 {
-            let problem = LinearCe::new(tokens, 8, 8, DType::F32, Options::default()).unwrap();
+            let head = Head::new(tokens, 8, 8, DType::F32, HeadOptions::default()).unwrap();
             for b in 1..9 {
                 for at_most in 1..6 {
-                    let cores = Cores::new(&problem, b, at_most);
+                    let cores = Cores::new(&head, b, at_most);
                     let row_blocks = tokens.div_ceil(b);
                     assert!(cores.count <= at_most);
                     assert!((cores.count - 1) * cores.row_blocks_each < row_blocks);

@@ -1,6 +1,6 @@
-//! The part all kernels of the op share: a block of logits, computed and never stored.
+//! The part all kernels on a head share: a block of logits, computed and never stored.
 
-use super::LinearCe;
+use super::Head;
 use super::blocks::Blocks;
 use crate::DType;
 use crate::expr::Expr;
@@ -19,7 +19,7 @@ pub(super) struct Logits {
     hidden_axis: AxisId,
     hidden_blocks: usize,
     rows_per_sub_tile: usize,
-    problem: LinearCe,
+    head: Head,
     blocks: Blocks,
 }
 
@@ -34,24 +34,24 @@ impl Logits {
     /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch.
     pub(super) fn declare(
         spec: &mut SpecBuilder,
-        problem: &LinearCe,
+        head: &Head,
         blocks: Blocks,
         rows_per_sub_tile: usize,
         position: Position,
     ) -> Self {
-        let (hidden, vocab) = (problem.hidden, problem.vocab);
-        let x = x_window(spec, problem, blocks, position.rows, position.hidden.into());
+        let (hidden, vocab) = (head.hidden, head.vocab);
+        let x = x_window(spec, head, blocks, position.rows, position.hidden.into());
         let w = spec.input_tile(
             "w",
             Blocked::new(
-                problem.dtype,
+                head.dtype,
                 [hidden, vocab],
                 [blocks.h, blocks.v],
                 [position.hidden.into(), position.columns.clone()],
             )
             .masked(),
         );
-        let bias = problem.options.bias.then(|| {
+        let bias = head.options.bias.then(|| {
             spec.input_columns(
                 "bias",
                 Blocked::new(DType::F32, [vocab], [blocks.v], [position.columns]).masked(),
@@ -66,7 +66,7 @@ impl Logits {
             hidden_axis: position.hidden,
             hidden_blocks: hidden.div_ceil(blocks.h),
             rows_per_sub_tile,
-            problem: *problem,
+            head: *head,
             blocks,
         }
     }
@@ -86,9 +86,9 @@ impl Logits {
                 finish(span);
             });
         };
-        if !self.problem.hidden.is_multiple_of(self.blocks.h) {
+        if !self.head.hidden.is_multiple_of(self.blocks.h) {
             t.when(t.is_last(self.hidden_axis), || {
-                let left = t.index((self.problem.hidden % self.blocks.h) as i64);
+                let left = t.index((self.head.hidden % self.blocks.h) as i64);
                 t.mask_columns(self.x, left, 0.0);
                 t.mask_rows(self.w, left, 0.0);
             });
@@ -117,22 +117,27 @@ impl Logits {
 
     /// Columns of the array from the left edge of block `column_block`.
     pub(super) fn columns_left<T: TileOps>(&self, t: &T, column_block: T::Index) -> T::Index {
-        t.index(self.problem.vocab as i64) - column_block * self.blocks.v as i64
+        t.index(self.head.vocab as i64) - column_block * self.blocks.v as i64
     }
 
     /// Rows of the array from the top edge of block `row_block`.
     pub(super) fn rows_left<T: TileOps>(&self, t: &T, row_block: T::Index) -> T::Index {
-        t.index(self.problem.tokens as i64) - row_block * self.blocks.b as i64
+        t.index(self.head.tokens as i64) - row_block * self.blocks.b as i64
     }
 
     /// Whether some block overhangs the vocabulary.
     pub(super) fn ragged_columns(&self) -> bool {
-        !self.problem.vocab.is_multiple_of(self.blocks.v)
+        !self.head.vocab.is_multiple_of(self.blocks.v)
     }
 
     /// Whether some block overhangs the tokens.
     pub(super) fn ragged_rows(&self) -> bool {
-        !self.problem.tokens.is_multiple_of(self.blocks.b)
+        !self.head.tokens.is_multiple_of(self.blocks.b)
+    }
+
+    /// The soft cap.
+    pub(super) fn soft_cap(&self) -> Option<f32> {
+        self.head.options.soft_cap
     }
 
     fn bias_and_cap<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
@@ -140,7 +145,7 @@ impl Logits {
         if let Some(bias) = self.bias {
             t.element_wise(z, Expr::leaf(z) + Expr::leaf(bias));
         }
-        if let Some(cap) = self.problem.options.soft_cap {
+        if let Some(cap) = self.soft_cap() {
             t.soft_cap(z, cap);
         }
     }
@@ -149,14 +154,14 @@ impl Logits {
 /// Declares the window of `x` at the given block.
 pub(super) fn x_window(
     spec: &mut SpecBuilder,
-    problem: &LinearCe,
+    head: &Head,
     blocks: Blocks,
     rows: BlockIndex,
     hidden: BlockIndex,
 ) -> TileRef {
-    let dims = [problem.tokens, problem.hidden];
+    let dims = [head.tokens, head.hidden];
     spec.input_tile(
         "x",
-        Blocked::new(problem.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked(),
+        Blocked::new(head.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked(),
     )
 }

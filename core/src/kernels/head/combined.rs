@@ -3,7 +3,8 @@
 use super::blocks::{Blocks, Cores};
 use super::delta::Coefficients;
 use super::logits::{Logits, Position};
-use super::{LinearCe, LinearCeError};
+use super::per_row::{PerRow, compute};
+use super::{Head, HeadError};
 use crate::DType;
 use crate::ops::{Accumulate, Contract, Direction, TileOps};
 use crate::program::Kernel;
@@ -21,7 +22,7 @@ use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
 #[derive(Clone, Debug)]
 pub struct Combined {
     spec: KernelSpec,
-    problem: LinearCe,
+    head: Head,
     blocks: Blocks,
     cores: Cores,
     core: AxisId,
@@ -46,26 +47,28 @@ struct Gradient {
 }
 
 impl Combined {
-    /// The kernel for `problem`. Operands: `x`, `w`, (`bias`), `labels`, (`weight`), `lse`,
-    /// `d_loss`, `d_lse`, then in f32 and whole blocks `dx [B',H']`, `dw [cores,H',V']`,
+    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), the vectors of the coefficients in
+    /// the order in which they are declared, then in f32 and whole blocks `dx [B',H']`, `dw [cores,H',V']`,
     /// (`dbias [cores,1,V']`: a core's row is a matrix of its own, because a copy takes whole tiles).
     ///
     /// # Errors
     /// The spec refuses the blocks.
     pub(super) fn new(
-        problem: &LinearCe,
+        name: &'static str,
+        head: &Head,
         blocks: Blocks,
         rows_per_sub_tile: usize,
         cores: Cores,
-    ) -> Result<Self, LinearCeError> {
-        let mut spec = SpecBuilder::new("linear_ce_combined");
-        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
         let core = spec.axis("core", cores.count, Semantics::Parallel);
         let row = spec.axis("rows", cores.row_blocks_each, Semantics::Arbitrary);
-        let column_blocks = problem.vocab.div_ceil(blocks.v);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let stage = spec.axis("stage", 2, Semantics::Arbitrary);
-        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
         // The last core may have fewer row blocks; its surplus steps stay on the last one, idle.
         let row_block = (BlockIndex::from(core) * cores.row_blocks_each as i64
@@ -76,9 +79,9 @@ impl Combined {
             columns: columns.into(),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, problem, blocks, rows_per_sub_tile, position);
-        let coefficients = Coefficients::declare(&mut spec, problem, blocks.b, &row_block);
-        let [rows_up, hidden_up, vocab_up] = blocks.whole(problem);
+        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
+        let [rows_up, hidden_up, vocab_up] = blocks.whole(head);
         let dx = Gradient {
             array: spec.hbm(
                 "dx",
@@ -98,7 +101,7 @@ impl Combined {
             read: spec.semaphore("dw_read"),
             write: spec.semaphore("dw_write"),
         };
-        let dbias = problem.options.bias.then(|| {
+        let dbias = head.options.bias.then(|| {
             let dims = [cores.count, 1, vocab_up];
             (
                 spec.hbm(
@@ -111,7 +114,7 @@ impl Combined {
         });
         Ok(Self {
             spec: spec.build()?,
-            problem: *problem,
+            head: *head,
             blocks,
             cores,
             core,
@@ -130,12 +133,13 @@ impl Combined {
     /// Stage 0: logits, then delta in their place.
     fn recompute<T: TileOps>(&self, t: &T, row_block: T::Index) {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
-        t.when(first, || self.coefficients.prepare(t));
+        t.when(first, || compute(t, &self.coefficients.prepare));
         let column = t.program_id(self.columns);
         self.logits.compute(t, |span| {
             let z = self.logits.values.rows(span);
             let first_column = column * self.blocks.v as i64;
-            t.softmax_delta(z, z, self.coefficients.delta(span, first_column));
+            let delta = self.coefficients.delta(&self.logits, span, first_column);
+            t.softmax_delta(z, z, delta);
             if self.logits.ragged_columns() {
                 t.mask_columns(z, self.logits.columns_left(t, column), 0.0);
             }
@@ -223,7 +227,7 @@ impl Kernel for Combined {
     fn body<T: TileOps>(&self, t: &T) {
         let each = self.cores.row_blocks_each as i64;
         let row_block = t.program_id(self.core) * each + t.program_id(self.row);
-        let row_blocks = self.problem.tokens.div_ceil(self.blocks.b) as i64;
+        let row_blocks = self.head.tokens.div_ceil(self.blocks.b) as i64;
         t.when(t.less_than(row_block, t.index(row_blocks)), || {
             t.when(t.is_first(self.stage), || self.recompute(t, row_block));
             t.when(t.is_last(self.stage), || self.update(t, row_block));

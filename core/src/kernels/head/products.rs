@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Chunks};
 use super::logits::x_window;
-use super::{LinearCe, LinearCeError};
+use super::{Head, HeadError};
 use crate::DType;
 use crate::expr::Expr;
 use crate::ops::{Accumulate, Contract, TileOps};
@@ -13,7 +13,7 @@ use crate::view::{ColumnsRef, ScalarsRef, TileRef};
 /// Declares the window of a delta chunk at the given block of it.
 fn delta_window(
     spec: &mut SpecBuilder,
-    problem: &LinearCe,
+    head: &Head,
     blocks: Blocks,
     chunks: Chunks,
     rows: AxisId,
@@ -22,8 +22,8 @@ fn delta_window(
     spec.input_tile(
         "delta",
         Blocked::new(
-            problem.delta_dtype(),
-            chunks.delta_dims(problem, blocks),
+            head.delta_dtype(),
+            chunks.delta_dims(head, blocks),
             [blocks.b, blocks.v],
             [rows.into(), columns.into()],
         ),
@@ -36,7 +36,7 @@ fn delta_window(
 #[derive(Clone, Debug)]
 pub struct HiddenGradient {
     spec: KernelSpec,
-    problem: LinearCe,
+    head: Head,
     blocks: Blocks,
     columns: AxisId,
     chunk: ScalarsRef,
@@ -47,28 +47,29 @@ pub struct HiddenGradient {
 }
 
 impl HiddenGradient {
-    /// The kernel for `problem`. Operands: `delta`, `w`, `dx`, `dx` (input, then output).
+    /// The kernel for `head`. Operands: `delta`, `w`, `dx`, `dx` (input, then output).
     ///
     /// # Errors
     /// The spec refuses the blocks.
     pub(super) fn new(
-        problem: &LinearCe,
+        name: &'static str,
+        head: &Head,
         blocks: Blocks,
         chunks: Chunks,
-    ) -> Result<Self, LinearCeError> {
-        let mut spec = SpecBuilder::new("linear_ce_dx");
-        let row_blocks = problem.tokens.div_ceil(blocks.b);
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
-        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 2);
-        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
         let w = spec.input_tile(
             "w",
             Blocked::new(
-                problem.dtype,
-                [problem.hidden, problem.vocab],
+                head.dtype,
+                [head.hidden, head.vocab],
                 [blocks.h, blocks.v],
                 [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
             )
@@ -76,7 +77,7 @@ impl HiddenGradient {
         );
         let accumulator = Blocked::new(
             DType::F32,
-            [problem.tokens, problem.hidden],
+            [head.tokens, head.hidden],
             [blocks.b, blocks.h],
             [rows.into(), hidden.into()],
         )
@@ -86,7 +87,7 @@ impl HiddenGradient {
         spec.alias(before, after);
         Ok(Self {
             spec: spec.build()?,
-            problem: *problem,
+            head: *head,
             blocks,
             columns,
             chunk,
@@ -116,9 +117,9 @@ impl Kernel for HiddenGradient {
                 t.cast(self.after, self.before);
             });
         });
-        if !self.problem.vocab.is_multiple_of(self.blocks.v) {
+        if !self.head.vocab.is_multiple_of(self.blocks.v) {
             let block = column + first_block;
-            let left = t.index(self.problem.vocab as i64) - block * self.blocks.v as i64;
+            let left = t.index(self.head.vocab as i64) - block * self.blocks.v as i64;
             t.mask_columns(self.w, left, 0.0);
         }
         t.when(t.less_than(covered, column + 1), || {
@@ -133,7 +134,7 @@ impl Kernel for HiddenGradient {
 #[derive(Clone, Debug)]
 pub struct WeightGradient {
     spec: KernelSpec,
-    problem: LinearCe,
+    head: Head,
     blocks: Blocks,
     rows: AxisId,
     x: TileRef,
@@ -143,41 +144,42 @@ pub struct WeightGradient {
 }
 
 impl WeightGradient {
-    /// The kernel for `problem`. Operands: `x`, `delta`, `dw`.
+    /// The kernel for `head`. Operands: `x`, `delta`, `dw`.
     ///
     /// # Errors
     /// The spec refuses the blocks.
     pub(super) fn new(
-        problem: &LinearCe,
+        name: &'static str,
+        head: &Head,
         blocks: Blocks,
         chunks: Chunks,
-    ) -> Result<Self, LinearCeError> {
-        let mut spec = SpecBuilder::new("linear_ce_dw");
-        let hidden_blocks = problem.hidden.div_ceil(blocks.h);
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Parallel);
-        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let x = x_window(&mut spec, problem, blocks, rows.into(), hidden.into());
-        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let x = x_window(&mut spec, head, blocks, rows.into(), hidden.into());
+        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
         let dw = spec.output_tile(
             "dw",
             Blocked::new(
-                problem.grad_dtype(),
-                [problem.hidden, problem.vocab],
+                head.grad_dtype(),
+                [head.hidden, head.vocab],
                 [blocks.h, blocks.v],
                 [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
             )
             .masked(),
         );
-        let sum = match problem.grad_dtype() {
+        let sum = match head.grad_dtype() {
             DType::F32 => dw,
             _ => spec.scratch_tile("dw_sum", DType::F32, [blocks.h, blocks.v]),
         };
         Ok(Self {
             spec: spec.build()?,
-            problem: *problem,
+            head: *head,
             blocks,
             rows,
             x,
@@ -194,9 +196,9 @@ impl Kernel for WeightGradient {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        if !self.problem.tokens.is_multiple_of(self.blocks.b) {
+        if !self.head.tokens.is_multiple_of(self.blocks.b) {
             let row = t.program_id(self.rows);
-            let left = t.index(self.problem.tokens as i64) - row * self.blocks.b as i64;
+            let left = t.index(self.head.tokens as i64) - row * self.blocks.b as i64;
             t.mask_rows(self.x, left, 0.0);
         }
         let product = |accumulate| {
@@ -220,26 +222,27 @@ pub struct BiasGradient {
 }
 
 impl BiasGradient {
-    /// The kernel for `problem`. Operands: `delta`, `dbias`.
+    /// The kernel for `head`. Operands: `delta`, `dbias`.
     ///
     /// # Errors
     /// The spec refuses the blocks.
     pub(super) fn new(
-        problem: &LinearCe,
+        name: &'static str,
+        head: &Head,
         blocks: Blocks,
         chunks: Chunks,
-    ) -> Result<Self, LinearCeError> {
-        let mut spec = SpecBuilder::new("linear_ce_dbias");
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Parallel);
-        let row_blocks = problem.tokens.div_ceil(blocks.b);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let delta = delta_window(&mut spec, problem, blocks, chunks, rows, columns);
+        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
         let dbias = spec.output_columns(
             "dbias",
             Blocked::new(
                 DType::F32,
-                [problem.vocab],
+                [head.vocab],
                 [blocks.v],
                 [BlockIndex::from(columns) + chunk.at(0)],
             )

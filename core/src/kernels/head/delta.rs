@@ -1,0 +1,148 @@
+//! The gradient with respect to the logits: coefficients per row, and the kernel that writes a chunk
+//! of it.
+
+use super::blocks::{Blocks, Chunks};
+use super::logits::{Logits, Position};
+use super::per_row::{PerRow, RowWise, compute};
+use super::{Head, HeadError};
+use crate::ops::{Delta, OneHot, TileOps};
+use crate::program::Kernel;
+use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
+use crate::view::{RowsRef, ScalarsRef, Span, TileRef};
+
+/// The coefficients of delta, per row.
+#[derive(Clone, Debug)]
+pub(crate) struct Coefficients {
+    /// Factor on the logits, as in the statistics that gave the logsumexp.
+    pub(crate) scale: f32,
+    pub(crate) lse: RowsRef,
+    /// `P`
+    pub(crate) probability: RowsRef,
+    /// `Q`
+    pub(crate) log_probability: Option<RowsRef>,
+    /// Labels, and `O`.
+    pub(crate) one_hot: Option<[RowsRef; 2]>,
+    /// `U`
+    pub(crate) uniform: Option<RowsRef>,
+    /// What is computed once per row block, before any delta.
+    pub(crate) prepare: RowWise,
+}
+
+impl Coefficients {
+    /// The delta of the rows of `span`, for logits whose first column is `first_column`.
+    pub(super) fn delta<I: Copy>(
+        &self,
+        logits: &Logits,
+        span: Span<I>,
+        first_column: I,
+    ) -> Delta<I> {
+        let of = |rows: RowsRef| rows.span(span);
+        Delta {
+            scale: self.scale,
+            lse: of(self.lse),
+            probability: of(self.probability),
+            log_probability: self.log_probability.map(of),
+            one_hot: self.one_hot.map(|[labels, coefficient]| OneHot {
+                coefficient: of(coefficient),
+                labels: of(labels),
+                first_column,
+            }),
+            uniform: self.uniform.map(of),
+            soft_cap: logits.soft_cap(),
+        }
+    }
+}
+
+/// Writes the delta of one chunk of columns. Grid `(rows, columns of the chunk, hidden)`; the
+/// scalar operand is the chunk's first column block. The chunk array covers whole blocks; its
+/// overhang is 0, so that products over it need no mask on this side.
+#[derive(Clone, Debug)]
+pub struct DeltaChunk {
+    spec: KernelSpec,
+    blocks: Blocks,
+    rows: AxisId,
+    columns: AxisId,
+    hidden: AxisId,
+    chunk: ScalarsRef,
+    logits: Logits,
+    coefficients: Coefficients,
+    out: TileRef,
+}
+
+impl DeltaChunk {
+    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), then the vectors of the coefficients in the order in
+    /// which they are declared, `delta`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        chunks: Chunks,
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
+        let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let position = Position {
+            rows: rows.into(),
+            columns: BlockIndex::from(columns) + chunk.at(0),
+            hidden,
+        };
+        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
+        let out = spec.output_tile(
+            "delta",
+            Blocked::new(
+                head.delta_dtype(),
+                chunks.delta_dims(head, blocks),
+                [blocks.b, blocks.v],
+                [rows.into(), columns.into()],
+            ),
+        );
+        Ok(Self {
+            spec: spec.build()?,
+            blocks,
+            rows,
+            columns,
+            hidden,
+            chunk,
+            logits,
+            coefficients,
+            out,
+        })
+    }
+}
+
+impl Kernel for DeltaChunk {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
+        t.when(first, || compute(t, &self.coefficients.prepare));
+        let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
+        self.logits.compute(t, |span| {
+            let first_column = column * self.blocks.v as i64;
+            let delta = self.coefficients.delta(&self.logits, span, first_column);
+            let out = self.out.rows(span);
+            t.softmax_delta(out, self.logits.values.rows(span), delta);
+            if self.logits.ragged_columns() {
+                t.mask_columns(out, self.logits.columns_left(t, column), 0.0);
+            }
+        });
+        if self.logits.ragged_rows() {
+            t.when(t.is_last(self.hidden), || {
+                let left = self.logits.rows_left(t, t.program_id(self.rows));
+                t.mask_rows(self.out, left, 0.0);
+            });
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The forward kernel: statistics of each row of logits, and what an op makes of them.
+
+use super::blocks::Blocks;
+use super::logits::{Logits, Position};
+use super::per_row::{PerRow, RowWise, compute};
+use super::{Head, HeadError};
+use crate::kernels::softmax::{Fold, Statistics};
+use crate::ops::TileOps;
+use crate::program::Kernel;
+use crate::spec::{AxisId, KernelSpec, Semantics, SpecBuilder};
+use crate::view::{RowsRef, Span};
+
+/// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
+/// hidden block the block is folded into the running statistics of its rows, and after the last
+/// column block the rows are finished.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    spec: KernelSpec,
+    blocks: Blocks,
+    columns: AxisId,
+    hidden: AxisId,
+    logits: Logits,
+    ending: Ending,
+}
+
+/// What is kept of each row, and what is written once all its columns have been seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    /// Given if the statistics have a label logit.
+    pub(crate) labels: Option<RowsRef>,
+    pub(crate) statistics: Statistics,
+    pub(crate) lse: RowsRef,
+    /// Given if the statistics have an entropy.
+    pub(crate) entropy: Option<RowsRef>,
+    /// Outputs made of all these.
+    pub(crate) results: RowWise,
+}
+
+impl Forward {
+    /// The kernel for `head` in the given blocks. Operands: `x`, `w`, (`bias`), then the vectors of the ending in
+    /// the order in which it declares them.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(crate) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
+        let position = Position {
+            rows: rows.into(),
+            columns: columns.into(),
+            hidden,
+        };
+        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let ending = ending(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
+        Ok(Self {
+            spec: spec.build()?,
+            blocks,
+            columns,
+            hidden,
+            logits,
+            ending,
+        })
+    }
+
+    fn fold<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
+        let fold = Fold {
+            logits: self.logits.values.rows(span),
+            stats: span,
+            rows: span,
+            labels: self.ending.labels.map(|labels| labels.span(span)),
+            first_column: t.program_id(self.columns) * self.blocks.v as i64,
+        };
+        self.ending.statistics.fold(t, fold);
+    }
+
+    fn finish<T: TileOps>(&self, t: &T) {
+        let ending = &self.ending;
+        t.finish_logsumexp(ending.lse, ending.statistics.stats);
+        if let Some(entropy) = ending.entropy {
+            t.finish_entropy(entropy, ending.statistics.stats);
+        }
+        compute(t, &ending.results);
+    }
+}
+
+impl Kernel for Forward {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
+        t.when(first, || {
+            self.ending.statistics.reset(t, Span::all(self.blocks.b));
+        });
+        self.logits.compute(t, |span| self.fold(t, span));
+        let last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
+        t.when(last, || self.finish(t));
+    }
+}

@@ -1,0 +1,303 @@
+//! What the ops fused with a language-model head share: blocks of logits that are computed and never stored.
+//!
+//! Inputs are hidden states `x [B,H]` and the head `w [H,V]`. The logits are
+//!
+//! ```text
+//! s = x w (+ bias)                 f32, whatever the inputs are
+//! z = s                            or cap * tanh(s / cap) with a soft cap
+//! ```
+//!
+//! A block of them is computed, folded into the statistics of its rows that the softmax family knows
+//! ([`softmax`](super::softmax)), and forgotten; the backward pass computes it again and turns it into delta, the gradient
+//! of the logits:
+//!
+//! ```text
+//! delta_iv = [ (P_i + Q_i log p_iv) p_iv - O_i 1(v = label_i) - U_i ] * (1 - (z_iv / cap)^2)
+//! dx = delta w^T     dw = x^T delta     dbias_v = sum_i delta_iv
+//! ```
+//!
+//! What differs between ops is arithmetic on rows: what becomes of the statistics (`Ending`), and where the
+//! coefficients `P`, `Q`, `O`, `U` come from (`Coefficients`). Both are data. Two [strategies](Strategy) of the
+//! backward pass share the kernels.
+
+mod blocks;
+mod combined;
+mod delta;
+mod forward;
+mod logits;
+mod per_row;
+mod products;
+mod program;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+pub use blocks::{Blocks, Cache, Schedule, candidates};
+pub use combined::Combined;
+pub(crate) use delta::Coefficients;
+pub use delta::DeltaChunk;
+pub(crate) use forward::Ending;
+pub use forward::Forward;
+pub(crate) use per_row::PerRow;
+pub use products::{BiasGradient, HiddenGradient, WeightGradient};
+pub use program::HeadKernel;
+pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
+
+use crate::DType;
+use crate::program::ProgramError;
+
+/// How the backward pass is cut into kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Strategy {
+    /// One kernel: each tile of logits is recomputed once, and both gradients are read, updated and
+    /// written back per tile; each core sums its own `dw`. Delta stays f32 (the matrix unit of a TPU
+    /// rounds it to bf16 where it meets bf16 operands).
+    Combined,
+    /// A loop over chunks of the vocabulary: delta of the chunk, in the input type or f32, for all tokens;
+    /// then the two products over it. `dw` is written once.
+    Streaming,
+}
+
+impl Strategy {
+    /// All strategies.
+    pub const ALL: [Self; 2] = [Self::Combined, Self::Streaming];
+
+    /// The name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Combined => "combined",
+            Self::Streaming => "streaming",
+        }
+    }
+}
+
+/// How the logits come about, and the types of what is made of their gradient.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct HeadOptions {
+    /// There is a bias `[V]`, f32.
+    pub bias: bool,
+    /// Logits become `cap * tanh(s / cap)`.
+    pub soft_cap: Option<f32>,
+    /// Type of the gradients; `None` is that of the inputs.
+    pub grad_dtype: Option<DType>,
+    /// Type in which the streaming backward holds delta between its products; `None` is that of the
+    /// inputs. In bf16 each element is rounded once, and with it every gradient a little more than
+    /// its own type would.
+    pub delta_dtype: Option<DType>,
+}
+
+/// A head and what it is applied to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Head {
+    tokens: usize,
+    hidden: usize,
+    vocab: usize,
+    dtype: DType,
+    options: HeadOptions,
+}
+
+/// Why an op on a head or its inputs are invalid.
+#[derive(Clone, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum HeadError {
+    /// A dimension is zero.
+    #[error("{name} is 0; it must be at least 1")]
+    Empty {
+        /// Dimension.
+        name: &'static str,
+    },
+    /// A dimension or array is too large to address.
+    #[error("{name} is {value}, above the limit of {limit}")]
+    TooLarge {
+        /// What is too large.
+        name: &'static str,
+        /// Its value.
+        value: u128,
+        /// The largest supported value.
+        limit: u128,
+    },
+    /// The inputs are not of a floating-point type, or the gradients of none that is supported.
+    #[error("{what} cannot be {dtype}; use f32 or bf16{hint}")]
+    DType {
+        /// Inputs, gradients or delta.
+        what: &'static str,
+        /// The type.
+        dtype: DType,
+        /// What holds in this case.
+        hint: &'static str,
+    },
+    /// An option is out of its range.
+    #[error("{name} is {value}; it must be {range}")]
+    Option {
+        /// Option.
+        name: &'static str,
+        /// Its value.
+        value: f32,
+        /// Its range.
+        range: &'static str,
+    },
+    /// A label is neither a column of the head nor the ignore index.
+    #[error("label {label} of token {token} is outside 0..{vocab}{}", ignore_hint(*.ignore_index))]
+    Label {
+        /// Position in the batch.
+        token: usize,
+        /// The label.
+        label: i64,
+        /// Size of the vocabulary.
+        vocab: usize,
+        /// The ignore index, if one is set.
+        ignore_index: Option<i32>,
+    },
+    /// A block size or another part of the schedule is zero.
+    #[error("{name} is 0; block sizes, cores and chunks must be at least 1")]
+    EmptySchedule {
+        /// The part.
+        name: &'static str,
+    },
+    /// The kernels cannot be built for the schedule.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+impl From<crate::spec::SpecError> for HeadError {
+    fn from(error: crate::spec::SpecError) -> Self {
+        Self::Program(error.into())
+    }
+}
+
+fn ignore_hint(ignore_index: Option<i32>) -> String {
+    match ignore_index {
+        Some(index) => alloc::format!(" and is not the ignore index {index}"),
+        None => " and no ignore index is set".into(),
+    }
+}
+
+impl Head {
+    /// The head `w [hidden, vocab]` on `x [tokens, hidden]`, both of type `dtype`.
+    ///
+    /// # Errors
+    /// A zero or too large dimension, a type that is not f32 or bf16, a soft cap that is not finite and at least
+    /// 1.2e-38 (its reciprocal must exist).
+    pub fn new(
+        tokens: usize,
+        hidden: usize,
+        vocab: usize,
+        dtype: DType,
+        options: HeadOptions,
+    ) -> Result<Self, HeadError> {
+        // Labels and counters are i32 on a TPU, and byte sizes i64 everywhere.
+        let limit = i32::MAX as u128;
+        for (name, value) in [("tokens", tokens), ("hidden", hidden), ("vocab", vocab)] {
+            if value == 0 {
+                return Err(HeadError::Empty { name });
+            }
+            if value as u128 > limit {
+                let value = value as u128;
+                return Err(HeadError::TooLarge { name, value, limit });
+            }
+        }
+        for (name, [rows, columns]) in [
+            ("the size of x in bytes", [tokens, hidden]),
+            ("the size of w in bytes", [hidden, vocab]),
+        ] {
+            let (value, limit) = (rows as u128 * columns as u128 * 4, isize::MAX as u128);
+            if value > limit {
+                return Err(HeadError::TooLarge { name, value, limit });
+            }
+        }
+        let hint = "";
+        if !dtype.is_float() {
+            let what = "x and w";
+            return Err(HeadError::DType { what, dtype, hint });
+        }
+        for (what, chosen) in [
+            ("gradients", options.grad_dtype),
+            ("delta", options.delta_dtype),
+        ] {
+            if let Some(chosen) = chosen.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
+                return Err(HeadError::DType {
+                    what,
+                    dtype: chosen,
+                    hint: " (bf16 only for bf16 inputs)",
+                });
+            }
+        }
+        if let Some(value) = options.soft_cap
+            && !(value > 0.0 && value.is_normal())
+        {
+            let (name, range) = ("soft cap", "finite and at least 1.2e-38");
+            return Err(HeadError::Option { name, value, range });
+        }
+        Ok(Self {
+            tokens,
+            hidden,
+            vocab,
+            dtype,
+            options,
+        })
+    }
+
+    /// `B`
+    pub const fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// `H`
+    pub const fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// `V`
+    pub const fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    /// Type of `x` and `w`.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Type of the gradients.
+    pub fn grad_dtype(&self) -> DType {
+        self.options.grad_dtype.unwrap_or(self.dtype)
+    }
+
+    /// Type of a stored delta.
+    pub fn delta_dtype(&self) -> DType {
+        self.options.delta_dtype.unwrap_or(self.dtype)
+    }
+
+    /// The options.
+    pub const fn options(&self) -> &HeadOptions {
+        &self.options
+    }
+
+    /// What the same op needs in HBM when the logits are stored, as frameworks do without a fused
+    /// kernel: inputs, `vectors` arrays of `B` numbers, the logits in f32 and, for a backward pass, their
+    /// gradient. Bytes.
+    pub fn unfused_bytes(
+        &self,
+        (name, vectors): (&'static str, usize),
+        backward: bool,
+    ) -> Vec<(&'static str, u128)> {
+        let (b, h, v) = (self.tokens as u128, self.hidden as u128, self.vocab as u128);
+        let input = self.dtype.size_bytes() as u128;
+        let grad = self.grad_dtype().size_bytes() as u128;
+        let mut terms = alloc::vec![
+            ("x", b * h * input),
+            ("w", h * v * input),
+            (name, vectors as u128 * b * 4),
+            ("logits, f32", b * v * 4),
+        ];
+        if backward {
+            terms.extend([
+                ("gradient of logits, f32", b * v * 4),
+                ("dx", b * h * grad),
+                ("dw", h * v * grad),
+            ]);
+        }
+        terms
+    }
+}

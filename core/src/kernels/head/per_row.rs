@@ -1,0 +1,76 @@
+//! What a kernel reads, keeps and writes for each of its rows.
+
+use alloc::vec::Vec;
+
+use super::Head;
+use crate::DType;
+use crate::expr::{Expr, Leaf};
+use crate::kernels::softmax::{Statistics, Wanted};
+use crate::ops::TileOps;
+use crate::spec::{BlockIndex, Blocked, SpecBuilder};
+use crate::view::{Rows, RowsRef};
+
+/// Declares vectors `[B]` in windows beside the rows of a step, and scratch of their size.
+pub(crate) struct PerRow<'s> {
+    spec: &'s mut SpecBuilder,
+    head: Head,
+    b: usize,
+    rows: BlockIndex,
+}
+
+/// Vectors, each with its value from others; computed in this order.
+pub(crate) type RowWise = Vec<(RowsRef, Expr<RowsRef>)>;
+
+impl<'s> PerRow<'s> {
+    pub(super) fn new(spec: &'s mut SpecBuilder, head: &Head, b: usize, rows: BlockIndex) -> Self {
+        let head = *head;
+        Self {
+            spec,
+            head,
+            b,
+            rows,
+        }
+    }
+
+    fn window(&self, dtype: DType) -> Blocked {
+        Blocked::new(dtype, [self.head.tokens], [self.b], [self.rows.clone()]).masked()
+    }
+
+    /// An f32 input.
+    pub(crate) fn input(&mut self, name: &'static str) -> RowsRef {
+        let window = self.window(DType::F32);
+        self.spec.input_rows(name, window)
+    }
+
+    /// The labels.
+    pub(crate) fn labels(&mut self) -> RowsRef {
+        let window = self.window(DType::I32);
+        self.spec.input_rows("labels", window)
+    }
+
+    /// An f32 output.
+    pub(crate) fn output(&mut self, name: &'static str) -> RowsRef {
+        let window = self.window(DType::F32);
+        self.spec.output_rows(name, window)
+    }
+
+    /// An f32 vector of the kernel's own.
+    pub(crate) fn scratch(&mut self, name: &'static str) -> RowsRef {
+        self.spec.scratch_rows(name, self.b)
+    }
+
+    /// Statistics of `scale` times the logits.
+    pub(crate) fn statistics(&mut self, wanted: Wanted, scale: f32) -> Statistics {
+        Statistics::declare(self.spec, wanted, self.head.vocab, scale, self.b, self.b)
+    }
+}
+
+/// Computes vectors for all rows of a step.
+pub(super) fn compute<T: TileOps>(t: &T, vectors: &RowWise) {
+    for (out, value) in vectors {
+        t.row_wise(
+            *out,
+            value.map_leaves(&|&rows| Leaf::Rows(Rows::from(rows))),
+        );
+    }
+}
