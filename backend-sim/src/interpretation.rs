@@ -11,9 +11,9 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
-use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, HeadKernel, LinearCe, Schedule, Strategy,
-};
+use tilecast_core::kernels::head::{Blocks, Head, HeadError, HeadKernel, Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::LinearCe;
+use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::spec::SpecError;
@@ -122,10 +122,10 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
 
 /// The type in which delta meets `x` and `w`: the matrix unit rounds an f32 operand that meets one of
 /// bf16.
-pub fn delta_operand_dtype(problem: &LinearCe, strategy: Strategy) -> DType {
-    match (problem.dtype(), strategy) {
+pub fn delta_operand_dtype(head: &Head, strategy: Strategy) -> DType {
+    match (head.dtype(), strategy) {
         (DType::Bf16, _) => DType::Bf16,
-        (_, Strategy::Streaming) => problem.delta_dtype(),
+        (_, Strategy::Streaming) => head.delta_dtype(),
         (_, Strategy::Combined) => DType::F32,
     }
 }
@@ -135,9 +135,9 @@ pub fn delta_operand_dtype(problem: &LinearCe, strategy: Strategy) -> DType {
 pub const MULTIPLICATION_LIMIT: u128 = 100_000_000_000;
 
 /// Multiplications of the given passes, in whole blocks: one product forward, three backward.
-pub fn multiplications(problem: &LinearCe, schedule: &Schedule, backward: bool) -> u128 {
+pub fn multiplications(head: &Head, schedule: &Schedule, backward: bool) -> u128 {
     let product = |blocks: Blocks| {
-        let sizes = blocks.whole(problem.head()).map(|size| size as u128);
+        let sizes = blocks.whole(head).map(|size| size as u128);
         sizes.into_iter().fold(1, u128::saturating_mul)
     };
     let gradients = match backward {
@@ -171,17 +171,42 @@ impl Interpretation {
                 false => None,
             },
         };
+        found.check_multiplications(problem.head(), schedule)
+    }
+
+    /// The same of an op on the logits of a head.
+    ///
+    /// # Errors
+    /// As for [`Interpretation::new`].
+    pub fn of_linear(
+        op: &LinearOp,
+        schedule: &Schedule,
+        backward: bool,
+    ) -> Result<Self, InterpretError> {
+        let found = Self {
+            forward: op.forward(schedule)?,
+            backward: match backward {
+                true => Some(op.backward(schedule)?),
+                false => None,
+            },
+        };
+        found.check_multiplications(op.head(), schedule)
+    }
+
+    fn check_multiplications(
+        self,
+        head: &Head,
+        schedule: &Schedule,
+    ) -> Result<Self, InterpretError> {
         let text = |Blocks { b, h, v }| format!("{b},{h},{v}");
+        let backward = self.backward.is_some();
         check_work(
-            (
-                multiplications(problem, schedule, backward),
-                "multiplications",
-            ),
+            (multiplications(head, schedule, backward), "multiplications"),
             MULTIPLICATION_LIMIT,
             [schedule.forward, schedule.backward].map(text),
             backward,
         )?;
-        Ok(found)
+        Ok(self)
     }
 }
 
@@ -310,8 +335,11 @@ mod tests {
         let problem = LinearCe::new(1, 129, 128, DType::F32, Ce::default()).unwrap();
         let schedule = smallest_schedule(default_target(), Strategy::Combined);
         let product = 128 * 256 * 128;
-        assert_eq!(multiplications(&problem, &schedule, false), product);
-        assert_eq!(multiplications(&problem, &schedule, true), 4 * product);
+        assert_eq!(multiplications(problem.head(), &schedule, false), product);
+        assert_eq!(
+            multiplications(problem.head(), &schedule, true),
+            4 * product
+        );
         let text = refused(8192, 4096, 128_256, |_| {});
         assert!(text.contains("17214228922368"), "{text}");
         assert!(

@@ -18,6 +18,7 @@
 //! | [`case`](mod@case) | shapes, options, numbers and schedule of a case |
 //! | [`backend`] | the columns |
 //! | [`logits`] | the same for the ops on given logits |
+//! | [`linear`] | the same for these ops on the logits of a head |
 //! | [`simulated`] | the column that runs the printed Mosaic text |
 //! | [`oracle`] | expected values with their tolerances |
 //! | [`tolerance`] | a tolerance and where it comes from |
@@ -25,6 +26,7 @@
 
 pub mod backend;
 pub mod case;
+pub mod linear;
 pub mod logits;
 pub mod oracle;
 pub mod report;

@@ -16,6 +16,7 @@
 //! A gradient in bf16 is rounded once more, at the end.
 
 use tilecast::{DType, Reduction};
+use tilecast_core::kernels::head::reference::Gradients;
 use tilecast_core::kernels::linear_ce::reference;
 
 use crate::backend::Outputs;
@@ -30,7 +31,7 @@ pub struct Oracle {
     /// Loss and logsumexp.
     pub forward: reference::Forward,
     /// Gradients.
-    pub backward: reference::Backward,
+    pub backward: Gradients,
     errors: Errors,
 }
 

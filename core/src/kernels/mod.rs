@@ -4,6 +4,7 @@ pub mod entropy;
 pub mod grpo;
 pub mod head;
 pub mod linear_ce;
+pub mod linear_op;
 pub mod logits_ce;
 pub mod logits_op;
 pub mod softmax;

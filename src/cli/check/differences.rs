@@ -6,6 +6,7 @@
 //! error of two sums of `n` terms over `2h`, with the bound of sums of [`tolerance`](super::tolerance)
 //! and the roundoff of f64.
 
+use tilecast::core::kernels::head::reference::Gradients;
 use tilecast::core::kernels::linear_ce::{LinearCe, reference};
 
 use super::compare::Errors;
@@ -29,7 +30,7 @@ pub(super) struct Differences<'a> {
     pub(super) inputs: &'a reference::Inputs,
     pub(super) d_loss: &'a [f64],
     pub(super) d_lse: &'a [f64],
-    pub(super) backward: &'a reference::Backward,
+    pub(super) backward: &'a Gradients,
 }
 
 impl Differences<'_> {

@@ -32,6 +32,7 @@
 //! bf16 gradient, else 0: the rounding of the result. To all of this the smallest normal f32 is
 //! added, below which anything may be 0.
 
+use tilecast::core::kernels::head::reference::Gradients;
 use tilecast::core::kernels::linear_ce::{LinearCe, reference};
 use tilecast::sim::interpretation::delta_operand_dtype;
 use tilecast::{DType, Reduction, Strategy};
@@ -65,7 +66,7 @@ pub(super) struct Exact<'a> {
     pub(super) d_loss: &'a [f64],
     pub(super) d_lse: &'a [f64],
     pub(super) forward: &'a reference::Forward,
-    pub(super) backward: &'a reference::Backward,
+    pub(super) backward: &'a Gradients,
 }
 
 /// One row of logits: values, errors, probabilities.
@@ -89,7 +90,7 @@ impl Exact<'_> {
 
     /// What a strategy may be off by on a TPU.
     pub(super) fn on_sim(&self, strategy: Strategy) -> Tolerance {
-        self.tolerance(delta_operand_dtype(self.problem, strategy))
+        self.tolerance(delta_operand_dtype(self.problem.head(), strategy))
     }
 
     /// What may be off where delta meets `x` and `w` in the type `delta`.

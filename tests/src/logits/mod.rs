@@ -4,15 +4,13 @@
 //! them, and a column needs to know no more than how to run a program.
 
 mod expected;
+pub(crate) mod named;
 
-use half::bf16;
+use tilecast::DType;
 use tilecast::core::kernels::logits_op::{self, LogitsOp};
 use tilecast::core::kernels::softmax::{Blocks, Schedule, SoftmaxKernel};
 use tilecast::core::kernels::{entropy, grpo, logits_ce};
-use tilecast::core::program::{Program, Role};
-use tilecast::{ArrayMut, DType};
-use tilecast_cpu::array::ArrayRef;
-use tilecast_sim::execute::{self, Array};
+use tilecast::core::program::Program;
 
 pub use expected::Expected;
 
@@ -143,6 +141,12 @@ impl Case {
         let logits = (0..b * v)
             .map(|_| round_to(self.dtype, random.signed() * scale))
             .collect();
+        self.data_for(logits, &mut random)
+    }
+
+    /// The same for given logits.
+    pub(crate) fn data_for(&self, logits: Vec<f32>, random: &mut Random) -> Data {
+        let [b, v] = self.shape;
         let mut data = Data {
             logits,
             labels: (0..b).map(|_| random.below(v) as i32).collect(),
@@ -172,7 +176,7 @@ impl Case {
                     let mask = (0..b).map(|_| f32::from(random.below(4) != 0)).collect();
                     data.vectors.push(("mask", mask));
                 }
-                self.add_policies(&options, &mut data, &mut random);
+                self.add_policies(&options, &mut data, random);
             }
         }
         data
@@ -287,93 +291,12 @@ impl Column {
     }
 
     fn run_program(self, program: &Program<SoftmaxKernel>, data: &Data) -> Result<Outputs, String> {
-        match self {
-            Self::Cpu(on) => run_on_cpu(on, program, data),
-            Self::Simulated => run_simulated(program, data).map_err(|error| error.to_string()),
-        }
-    }
-}
-
-fn narrow(values: &[f32]) -> Vec<bf16> {
-    values.iter().map(|&x| bf16::from_f32(x)).collect()
-}
-
-fn run_on_cpu(on: OnCpu, program: &Program<SoftmaxKernel>, data: &Data) -> Result<Outputs, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let narrow_logits = narrow(&data.logits);
-    let mut inputs = Vec::new();
-    let (mut f32s, mut bf16s) = (Vec::new(), Vec::new());
-    for array in program.arrays() {
-        let (name, dims) = (array.name, &array.dims[..]);
-        let len = dims.iter().product();
-        match (array.role, array.dtype, name) {
-            (Role::Temporary, ..) => {}
-            (Role::Input, DType::I32, _) => {
-                inputs.push((name, ArrayRef::new(&data.labels[..], dims)));
-            }
-            (Role::Input, DType::F32, "logits") => {
-                inputs.push((name, ArrayRef::new(&data.logits[..], dims)));
-            }
-            (Role::Input, DType::Bf16, _) => {
-                inputs.push((name, ArrayRef::new(&narrow_logits[..], dims)));
-            }
-            (Role::Input, DType::F32, _) => {
-                inputs.push((name, ArrayRef::new(data.vector(name), dims)));
-            }
-            (Role::InPlace, DType::F32, _) => f32s.push((name, dims, data.logits.clone())),
-            (Role::InPlace, ..) => bf16s.push((name, dims, narrow_logits.clone())),
-            (_, DType::F32, _) => f32s.push((name, dims, vec![f32::NAN; len])),
-            _ => bf16s.push((name, dims, vec![bf16::NAN; len])),
-        }
-    }
-    let inputs: Vec<_> = (inputs.into_iter())
-        .map(|(name, array)| Ok((name, array.map_err(|e| text(&e))?)))
-        .collect::<Result<_, String>>()?;
-    let mut outputs = Vec::new();
-    for (name, dims, values) in &mut f32s {
-        outputs.push((
-            *name,
-            ArrayMut::new(&mut values[..], dims).map_err(|e| text(&e))?,
-        ));
-    }
-    for (name, dims, values) in &mut bf16s {
-        outputs.push((
-            *name,
-            ArrayMut::new(&mut values[..], dims).map_err(|e| text(&e))?,
-        ));
-    }
-    let cpu = on.cpu()?;
-    cpu.run(program, &inputs, outputs).map_err(|e| text(&e))?;
-    let widened = bf16s.into_iter().map(|(name, _, values)| {
-        let values = values.into_iter().map(bf16::to_f32).collect();
-        (name, values)
-    });
-    let exact = f32s.into_iter().map(|(name, _, values)| (name, values));
-    Ok(exact.chain(widened).collect())
-}
-
-fn run_simulated(
-    program: &Program<SoftmaxKernel>,
-    data: &Data,
-) -> Result<Outputs, Box<dyn std::error::Error>> {
-    let mut arrays = Vec::new();
-    for array in program.arrays() {
-        let (name, dims) = (array.name, &array.dims[..]);
-        let passed = match (array.role, array.dtype, name) {
-            (Role::Temporary | Role::Output, ..) => continue,
-            (_, DType::I32, _) => Array::new(data.labels.clone(), dims)?,
-            (_, DType::Bf16, _) => Array::new(narrow(&data.logits), dims)?,
-            (_, DType::F32, "logits") => Array::new(data.logits.clone(), dims)?,
-            (_, DType::F32, _) => Array::new(data.vector(name).to_vec(), dims)?,
+        let find = |name: &str| match name {
+            "logits" => &data.logits[..],
+            _ => data.vector(name),
         };
-        arrays.push((name, passed));
+        named::run(self, program, &data.labels, &find)
     }
-    let inputs: Vec<_> = arrays.iter().map(|(name, array)| (*name, array)).collect();
-    let outputs = execute::program(program, &inputs, &execute::Options::default())?;
-    let widened = outputs
-        .into_iter()
-        .map(|(name, array)| (name, array.to_f32()));
-    Ok(widened.collect())
 }
 
 /// Runs a case on a column.
@@ -390,22 +313,28 @@ pub fn check(
     let outputs = column
         .run(case, data)
         .map_err(|error| format!("{place}: {error}"))?;
+    let reports = compare_all(expected, &outputs);
+    match reports.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{place}: {}", reports.join("\n"))),
+    }
+}
+
+/// Everything in which outputs differ from what is expected.
+pub(crate) fn compare_all(expected: &[Expected], outputs: &Outputs) -> Vec<String> {
     let mut reports = Vec::new();
     for expected in expected {
         let found = outputs.iter().find(|(name, _)| *name == expected.name);
         match found {
-            None => reports.push(format!("{place}: {} is missing", expected.name)),
+            None => reports.push(format!("{} is missing", expected.name)),
             Some((_, values)) => {
                 if let Err(mismatch) = expected.compare(values) {
-                    reports.push(format!("{place}: {mismatch}"));
+                    reports.push(mismatch.to_string());
                 }
             }
         }
     }
-    match reports.is_empty() {
-        true => Ok(()),
-        false => Err(reports.join("\n")),
-    }
+    reports
 }
 
 /// Runs a case on every column and panics with a report of everything that differs.

@@ -16,7 +16,7 @@ pub mod reference;
 
 use super::softmax::{
     Coefficients, Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram,
-    Wanted, gradient, statistics,
+    Source, Wanted, gradient, statistics,
 };
 use crate::DType;
 use crate::expr::Expr;
@@ -53,8 +53,8 @@ impl Entropy {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::forward("entropy forward", &self.logits);
-        self.add_forward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::forward("entropy forward", &self.logits, schedule);
+        self.add_forward(&mut p)?;
         Ok(p.program)
     }
 
@@ -63,8 +63,8 @@ impl Entropy {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("entropy backward", &self.logits);
-        self.add_backward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("entropy backward", &self.logits, schedule);
+        self.add_backward(&mut p)?;
         Ok(p.program)
     }
 
@@ -77,22 +77,28 @@ impl Entropy {
         &self,
         schedule: &Schedule,
     ) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("entropy", &self.logits);
-        self.add_forward(&mut p, schedule)?;
-        self.add_backward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("entropy", &self.logits, schedule);
+        self.add_forward(&mut p)?;
+        self.add_backward(&mut p)?;
         Ok(p.program)
     }
 
-    fn add_forward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
+    pub(crate) fn add_forward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
         let wanted = Wanted {
             entropy: true,
             ..Wanted::default()
         };
-        statistics(p, wanted, None, schedule.forward)?;
+        statistics(p, wanted, None)?;
         Ok(())
     }
 
-    fn add_backward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
+    pub(crate) fn add_backward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
         let [lse, entropy, d_entropy] =
             ["lse", "entropy", "d_entropy"].map(|name| p.vector(Role::Input, name));
         let [probability, log_probability] = entropy_coefficients(entropy, d_entropy.into());
@@ -102,7 +108,7 @@ impl Entropy {
             one_hot: None,
             uniform: None,
         };
-        gradient(p, lse, coefficients, schedule.backward)
+        gradient(p, lse, coefficients)
     }
 }
 

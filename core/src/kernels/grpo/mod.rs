@@ -60,7 +60,9 @@ pub mod reference;
 
 pub use objective::{Ratio, Variant};
 
-use super::softmax::{Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram};
+use super::softmax::{
+    Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram, Source,
+};
 use crate::DType;
 use crate::program::Program;
 
@@ -234,8 +236,8 @@ impl Grpo {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::forward("grpo forward", &self.logits);
-        program::add_forward(self, &mut p, schedule)?;
+        let mut p = SoftmaxProgram::forward("grpo forward", &self.logits, schedule);
+        self.add_forward(&mut p)?;
         Ok(p.program)
     }
 
@@ -245,8 +247,8 @@ impl Grpo {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("grpo backward", &self.logits);
-        program::add_backward(self, &mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("grpo backward", &self.logits, schedule);
+        self.add_backward(&mut p)?;
         Ok(p.program)
     }
 
@@ -259,10 +261,24 @@ impl Grpo {
         &self,
         schedule: &Schedule,
     ) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("grpo", &self.logits);
-        program::add_forward(self, &mut p, schedule)?;
-        program::add_backward(self, &mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("grpo", &self.logits, schedule);
+        self.add_forward(&mut p)?;
+        self.add_backward(&mut p)?;
         Ok(p.program)
+    }
+
+    pub(crate) fn add_forward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
+        program::add_forward(self, p)
+    }
+
+    pub(crate) fn add_backward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
+        program::add_backward(self, p)
     }
 }
 

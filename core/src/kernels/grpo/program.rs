@@ -6,7 +6,7 @@ use crate::DType;
 use crate::expr::Expr;
 use crate::kernels::entropy::entropy_coefficients;
 use crate::kernels::softmax::{
-    Coefficients, LogitsError, Schedule, SoftmaxProgram, Wanted, gradient, statistics,
+    Coefficients, LogitsError, SoftmaxProgram, Source, Wanted, gradient, statistics,
 };
 use crate::program::{ArrayId, Role, Step};
 
@@ -24,7 +24,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn declare(p: &mut SoftmaxProgram, problem: &Grpo) -> Result<Self, LogitsError> {
+    fn declare<S: Source>(p: &mut SoftmaxProgram<S>, problem: &Grpo) -> Result<Self, LogitsError> {
         let options = &problem.options;
         let labels = p.labels();
         let advantage = p.vector(Role::Input, "advantage");
@@ -63,9 +63,9 @@ impl Inputs {
     }
 
     /// Writes the ratio to `to`, from the log-probabilities.
-    fn ratio(
+    fn ratio<S: Source>(
         &self,
-        p: &mut SoftmaxProgram,
+        p: &mut SoftmaxProgram<S>,
         problem: &Grpo,
         logp: ArrayId,
         to: ArrayId,
@@ -83,9 +83,9 @@ impl Inputs {
     }
 
     /// The sum over a sequence divided by the tokens that count, for each of its tokens.
-    fn mean_of_sequence(
+    fn mean_of_sequence<S: Source>(
         &self,
-        p: &mut SoftmaxProgram,
+        p: &mut SoftmaxProgram<S>,
         problem: &Grpo,
         name: &'static str,
         value: Value,
@@ -97,7 +97,11 @@ impl Inputs {
     }
 
     /// The factor of each token's loss in the result.
-    fn share(&self, p: &mut SoftmaxProgram, problem: &Grpo) -> Result<Value, LogitsError> {
+    fn share<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+        problem: &Grpo,
+    ) -> Result<Value, LogitsError> {
         let Options {
             variant,
             per_token,
@@ -109,7 +113,7 @@ impl Inputs {
         if per_token {
             return Ok(Expr::constant(1.0));
         }
-        let counted = |p: &mut SoftmaxProgram| {
+        let counted = |p: &mut SoftmaxProgram<S>| {
             let ones = p.let_vector("ones", self.counted(Expr::constant(1.0), 0.0))?;
             let sum = total(p, "tokens", ones, 1)?;
             Ok(Expr::constant(1.0) / Expr::from(sum).max(1.0))
@@ -127,8 +131,8 @@ impl Inputs {
 }
 
 /// A temporary of one element per group: the sums over `groups` groups.
-fn total(
-    p: &mut SoftmaxProgram,
+fn total<S: Source>(
+    p: &mut SoftmaxProgram<S>,
     name: &'static str,
     from: ArrayId,
     groups: usize,
@@ -139,8 +143,8 @@ fn total(
 }
 
 /// A temporary of one element per sequence.
-fn per_sequence(
-    p: &mut SoftmaxProgram,
+fn per_sequence<S: Source>(
+    p: &mut SoftmaxProgram<S>,
     problem: &Grpo,
     name: &'static str,
     value: Value,
@@ -151,10 +155,9 @@ fn per_sequence(
     Ok(to)
 }
 
-pub(super) fn add_forward(
+pub(super) fn add_forward<S: Source>(
     problem: &Grpo,
-    p: &mut SoftmaxProgram,
-    schedule: &Schedule,
+    p: &mut SoftmaxProgram<S>,
 ) -> Result<(), LogitsError> {
     let options = &problem.options;
     let inputs = Inputs::declare(p, problem)?;
@@ -163,7 +166,7 @@ pub(super) fn add_forward(
         logit_sum: false,
         entropy: true,
     };
-    let found = statistics(p, wanted, Some(inputs.labels), schedule.forward)?;
+    let found = statistics(p, wanted, Some(inputs.labels))?;
     let label_logit = found.label_logit.expect("the label logit is wanted");
     let [logp, ratio, is_clipped] =
         ["logp", "ratio", "is_clipped"].map(|name| p.vector(Role::Output, name));
@@ -186,10 +189,9 @@ pub(super) fn add_forward(
     Ok(())
 }
 
-pub(super) fn add_backward(
+pub(super) fn add_backward<S: Source>(
     problem: &Grpo,
-    p: &mut SoftmaxProgram,
-    schedule: &Schedule,
+    p: &mut SoftmaxProgram<S>,
 ) -> Result<(), LogitsError> {
     let options = &problem.options;
     let inputs = Inputs::declare(p, problem)?;
@@ -223,5 +225,5 @@ pub(super) fn add_backward(
         one_hot: Some((inputs.labels, -Expr::from(d_label))),
         uniform: None,
     };
-    gradient(p, lse, coefficients, schedule.backward)
+    gradient(p, lse, coefficients)
 }

@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn chunks_cover_every_column_block_once() {
         for vocab in 1..60 {
-            let head = Head::new(8, 8, vocab, DType::F32, HeadOptions::default()).unwrap();
+            let head = Head::new([8, 8, vocab], DType::F32, None, HeadOptions::default()).unwrap();
             for v in 1..9 {
                 for chunk_columns in 1..30 {
                     let blocks = Blocks { b: 8, h: 8, v };
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn every_core_has_a_row_block() {
         for tokens in 1..40 {
-            let head = Head::new(tokens, 8, 8, DType::F32, HeadOptions::default()).unwrap();
+            let head = Head::new([tokens, 8, 8], DType::F32, None, HeadOptions::default()).unwrap();
             for b in 1..9 {
                 for at_most in 1..6 {
                     let cores = Cores::new(&head, b, at_most);

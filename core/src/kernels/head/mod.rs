@@ -28,6 +28,7 @@ mod logits;
 mod per_row;
 mod products;
 mod program;
+pub mod reference;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -73,15 +74,13 @@ impl Strategy {
     }
 }
 
-/// How the logits come about, and the types of what is made of their gradient.
+/// How the logits come about, and how their gradient is held.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct HeadOptions {
     /// There is a bias `[V]`, f32.
     pub bias: bool,
     /// Logits become `cap * tanh(s / cap)`.
     pub soft_cap: Option<f32>,
-    /// Type of the gradients; `None` is that of the inputs.
-    pub grad_dtype: Option<DType>,
     /// Type in which the streaming backward holds delta between its products; `None` is that of the
     /// inputs. In bf16 each element is rounded once, and with it every gradient a little more than
     /// its own type would.
@@ -95,6 +94,7 @@ pub struct Head {
     hidden: usize,
     vocab: usize,
     dtype: DType,
+    grad_dtype: DType,
     options: HeadOptions,
 }
 
@@ -175,16 +175,16 @@ fn ignore_hint(ignore_index: Option<i32>) -> String {
 }
 
 impl Head {
-    /// The head `w [hidden, vocab]` on `x [tokens, hidden]`, both of type `dtype`.
+    /// The head `w [hidden, vocab]` on `x [tokens, hidden]`, both of type `dtype`; their gradients are of type
+    /// `grad_dtype` or of the same.
     ///
     /// # Errors
     /// A zero or too large dimension, a type that is not f32 or bf16, a soft cap that is not finite and at least
     /// 1.2e-38 (its reciprocal must exist).
     pub fn new(
-        tokens: usize,
-        hidden: usize,
-        vocab: usize,
+        [tokens, hidden, vocab]: [usize; 3],
         dtype: DType,
+        grad_dtype: Option<DType>,
         options: HeadOptions,
     ) -> Result<Self, HeadError> {
         // Labels and counters are i32 on a TPU, and byte sizes i64 everywhere.
@@ -212,10 +212,7 @@ impl Head {
             let what = "x and w";
             return Err(HeadError::DType { what, dtype, hint });
         }
-        for (what, chosen) in [
-            ("gradients", options.grad_dtype),
-            ("delta", options.delta_dtype),
-        ] {
+        for (what, chosen) in [("gradients", grad_dtype), ("delta", options.delta_dtype)] {
             if let Some(chosen) = chosen.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
                 return Err(HeadError::DType {
                     what,
@@ -235,6 +232,7 @@ impl Head {
             hidden,
             vocab,
             dtype,
+            grad_dtype: grad_dtype.unwrap_or(dtype),
             options,
         })
     }
@@ -260,8 +258,8 @@ impl Head {
     }
 
     /// Type of the gradients.
-    pub fn grad_dtype(&self) -> DType {
-        self.options.grad_dtype.unwrap_or(self.dtype)
+    pub const fn grad_dtype(&self) -> DType {
+        self.grad_dtype
     }
 
     /// Type of a stored delta.

@@ -98,10 +98,9 @@ impl LinearCe {
         let of_head = HeadOptions {
             bias: options.bias,
             soft_cap: options.soft_cap,
-            grad_dtype: options.grad_dtype,
             delta_dtype: options.delta_dtype,
         };
-        let head = Head::new(tokens, hidden, vocab, dtype, of_head)?;
+        let head = Head::new([tokens, hidden, vocab], dtype, options.grad_dtype, of_head)?;
         check_options(&options)?;
         Ok(Self { head, options })
     }

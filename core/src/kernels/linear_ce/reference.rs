@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use num_traits::Float;
 
 use super::{LinearCe, Reduction};
+use crate::kernels::head::reference::{Gradients, Operands};
 
 /// Arrays of the op, in f64 and row-major.
 #[derive(Clone, Debug, Default)]
@@ -31,15 +32,14 @@ pub struct Forward {
     pub lse: Vec<f64>,
 }
 
-/// Gradients.
-#[derive(Clone, Debug)]
-pub struct Backward {
-    /// `[B,H]`
-    pub dx: Vec<f64>,
-    /// `[H,V]`
-    pub dw: Vec<f64>,
-    /// `[V]`
-    pub dbias: Vec<f64>,
+impl Inputs {
+    fn operands(&self) -> Operands<'_> {
+        Operands {
+            x: &self.x,
+            w: &self.w,
+            bias: &self.bias,
+        }
+    }
 }
 
 /// Loss and logsumexp.
@@ -50,7 +50,7 @@ pub fn forward(problem: &LinearCe, inputs: &Inputs) -> Forward {
     let mut loss = Vec::new();
     let mut lse = Vec::new();
     for (i, &share) in share.iter().enumerate() {
-        let z = logits(problem, inputs, i);
+        let z = inputs.operands().logits(problem.head(), i);
         lse.push(logsumexp(&z));
         if share == 0.0 {
             loss.push(0.0);
@@ -75,17 +75,14 @@ pub fn forward(problem: &LinearCe, inputs: &Inputs) -> Forward {
 }
 
 /// Gradients from the cotangents `d_loss` (one number if reduced) and `d_lse [B]`.
-pub fn backward(problem: &LinearCe, inputs: &Inputs, d_loss: &[f64], d_lse: &[f64]) -> Backward {
+pub fn backward(problem: &LinearCe, inputs: &Inputs, d_loss: &[f64], d_lse: &[f64]) -> Gradients {
     let options = problem.options();
-    let (hidden, vocab) = (problem.hidden(), problem.vocab());
+    let vocab = problem.vocab();
     let smoothing = f64::from(options.label_smoothing);
-    let mut out = Backward {
-        dx: vec![0.0; problem.tokens() * hidden],
-        dw: vec![0.0; hidden * vocab],
-        dbias: vec![0.0; vocab],
-    };
+    let (head, operands) = (problem.head(), inputs.operands());
+    let mut out = Gradients::new(head);
     for (i, &share) in token_share(problem, inputs).iter().enumerate() {
-        let z = logits(problem, inputs, i);
+        let z = inputs.operands().logits(problem.head(), i);
         let lse = logsumexp(&z);
         let g = match share {
             0.0 => 0.0,
@@ -107,17 +104,9 @@ pub fn backward(problem: &LinearCe, inputs: &Inputs, d_loss: &[f64], d_lse: &[f6
             } else {
                 0.0
             };
-            let mut delta = probability * Float::exp(z - lse)
+            let d = probability * Float::exp(z - lse)
                 - g * ((1.0 - smoothing) * one_hot + smoothing / vocab as f64);
-            if let Some(cap) = options.soft_cap {
-                let t = z / f64::from(cap);
-                delta *= 1.0 - t * t;
-            }
-            out.dbias[v] += delta;
-            for h in 0..hidden {
-                out.dx[i * hidden + h] += delta * inputs.w[h * vocab + v];
-                out.dw[h * vocab + v] += delta * inputs.x[i * hidden + h];
-            }
+            out.add(head, &operands, [i, v], z, d);
         }
     }
     out
@@ -139,26 +128,6 @@ fn token_share(problem: &LinearCe, inputs: &Inputs) -> Vec<f64> {
         Reduction::Mean => shares.iter().map(|share| share / sum).collect(),
         _ => shares,
     }
-}
-
-/// Row `i` of the logits, after bias and soft cap.
-fn logits(problem: &LinearCe, inputs: &Inputs, i: usize) -> Vec<f64> {
-    let (hidden, vocab) = (problem.hidden(), problem.vocab());
-    let mut z = match inputs.bias.is_empty() {
-        true => vec![0.0; vocab],
-        false => inputs.bias.clone(),
-    };
-    for h in 0..hidden {
-        let x = inputs.x[i * hidden + h];
-        for (z, w) in z.iter_mut().zip(&inputs.w[h * vocab..]) {
-            *z += x * w;
-        }
-    }
-    if let Some(cap) = problem.options().soft_cap {
-        let cap = f64::from(cap);
-        z.iter_mut().for_each(|z| *z = cap * Float::tanh(*z / cap));
-    }
-    z
 }
 
 fn logsumexp(z: &[f64]) -> f64 {

@@ -32,7 +32,7 @@ pub mod reference;
 
 use super::softmax::{
     Coefficients, Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram,
-    Wanted, gradient, statistics,
+    Source, Wanted, gradient, statistics,
 };
 use crate::DType;
 use crate::expr::{Expr, Int};
@@ -113,8 +113,8 @@ impl LogitsCe {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::forward("logits_ce forward", &self.logits);
-        self.add_forward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::forward("logits_ce forward", &self.logits, schedule);
+        self.add_forward(&mut p)?;
         Ok(p.program)
     }
 
@@ -124,8 +124,8 @@ impl LogitsCe {
     /// # Errors
     /// Blocks that do not fit each other or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("logits_ce backward", &self.logits);
-        self.add_backward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("logits_ce backward", &self.logits, schedule);
+        self.add_backward(&mut p)?;
         Ok(p.program)
     }
 
@@ -138,20 +138,23 @@ impl LogitsCe {
         &self,
         schedule: &Schedule,
     ) -> Result<Program<SoftmaxKernel>, LogitsError> {
-        let mut p = SoftmaxProgram::backward("logits_ce", &self.logits);
-        self.add_forward(&mut p, schedule)?;
-        self.add_backward(&mut p, schedule)?;
+        let mut p = SoftmaxProgram::backward("logits_ce", &self.logits, schedule);
+        self.add_forward(&mut p)?;
+        self.add_backward(&mut p)?;
         Ok(p.program)
     }
 
-    fn add_forward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
+    pub(crate) fn add_forward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
         let labels = p.labels();
         let wanted = Wanted {
             label_logit: true,
             logit_sum: self.options.label_smoothing > 0.0,
             entropy: false,
         };
-        let found = statistics(p, wanted, Some(labels), schedule.forward)?;
+        let found = statistics(p, wanted, Some(labels))?;
         let scale = self.logits.scale();
         let scaled = |array: Option<ArrayId>| array.map(|array| Expr::from(array) * scale);
         let label = || scaled(found.label_logit).expect("the label logit is wanted");
@@ -174,7 +177,10 @@ impl LogitsCe {
         p.map(to, self.counted(labels, label() - lse()))
     }
 
-    fn add_backward(&self, p: &mut SoftmaxProgram, schedule: &Schedule) -> Result<(), LogitsError> {
+    pub(crate) fn add_backward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
         let labels = p.labels();
         let [lse, d_loss, d_logp, d_lse] =
             ["lse", "d_loss", "d_logp", "d_lse"].map(|name| p.vector(Role::Input, name));
@@ -197,7 +203,7 @@ impl LogitsCe {
             one_hot: Some((labels, d_loss.clone() * (1.0 - label_smoothing) - d_logp)),
             uniform: (label_smoothing > 0.0).then(|| d_loss * share),
         };
-        gradient(p, lse, coefficients, schedule.backward)
+        gradient(p, lse, coefficients)
     }
 
     /// `value` where the token counts, else 0.

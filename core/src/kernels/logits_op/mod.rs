@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 use super::entropy::Entropy;
 use super::grpo::{self, Grpo};
 use super::logits_ce::{self, LogitsCe};
-use super::softmax::{Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel};
+use super::softmax::{
+    Logits, LogitsError, LogitsOptions, Schedule, SoftmaxKernel, SoftmaxProgram, Source,
+};
 use crate::program::Program;
 
 /// An op on given logits.
@@ -126,6 +128,28 @@ impl LogitsOp {
             Self::LogitsCe(op) => op.forward_and_backward(schedule),
             Self::Entropy(op) => op.forward_and_backward(schedule),
             Self::Grpo(op) => op.forward_and_backward(schedule),
+        }
+    }
+
+    pub(crate) fn add_forward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.add_forward(p),
+            Self::Entropy(op) => op.add_forward(p),
+            Self::Grpo(op) => op.add_forward(p),
+        }
+    }
+
+    pub(crate) fn add_backward<S: Source>(
+        &self,
+        p: &mut SoftmaxProgram<S>,
+    ) -> Result<(), LogitsError> {
+        match self {
+            Self::LogitsCe(op) => op.add_backward(p),
+            Self::Entropy(op) => op.add_backward(p),
+            Self::Grpo(op) => op.add_backward(p),
         }
     }
 

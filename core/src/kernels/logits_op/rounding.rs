@@ -3,7 +3,7 @@
 //! Errors are followed to first order, in units of the f32 roundoff `2^-24`: `z` is off by two roundings, `lse` and
 //! `entropy` by the errors of `z` under their derivatives and by a sum over the vocabulary, a coefficient
 //! by those of what it is made of. Last, `d = (P + Q log p) p - O - U` with each of its parts. A gradient in bf16 is
-//! rounded once more, which is not counted here.
+//! rounded once more, which is not counted here. Logits that were computed are off by what they come with.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,24 +20,40 @@ use crate::kernels::{entropy, grpo, logits_ce};
 pub const K: f64 = 8.0;
 
 /// Errors of the outputs of the forward pass, which is `exact`, and of the gradient of the logits, `d_logits`.
-pub fn errors(op: &LogitsOp, inputs: &Inputs, exact: &Named) -> Named {
+/// The logits are off by `given [B,V]`; empty for those that are exact.
+pub fn errors(op: &LogitsOp, inputs: &Inputs, given: &[f64], exact: &Named) -> Named {
+    let logits = op.logits();
+    let (vocab, scale) = (
+        logits.vocab(),
+        1.0 / f64::from(logits.options().temperature),
+    );
+    let row = |i: usize| {
+        let row = Row::new(logits, &inputs.logits, i);
+        let given = (0..vocab).map(|v| given.get(i * vocab + v).map_or(0.0, |error| error * scale));
+        Known::new(row, given.collect())
+    };
+    let rows: Vec<Known> = (0..logits.tokens()).map(row).collect();
     match op {
-        LogitsOp::LogitsCe(op) => logits_ce(op, inputs),
-        LogitsOp::Entropy(op) => entropy(op, inputs),
-        LogitsOp::Grpo(op) => grpo(op, inputs, exact),
+        LogitsOp::LogitsCe(op) => logits_ce(op, inputs, &rows),
+        LogitsOp::Entropy(op) => entropy(op, inputs, &rows),
+        LogitsOp::Grpo(op) => grpo(op, inputs, &rows, exact),
     }
 }
 
-/// Errors of what is known of a row.
-struct RowErrors {
+/// A row, and what of it is off by how much.
+struct Known {
+    row: Row,
+    /// Of `z` as it comes.
+    given: Vec<f64>,
+    /// Of `z` as it is used.
     z: Vec<f64>,
     lse: f64,
     entropy: f64,
 }
 
-impl RowErrors {
-    fn new(row: &Row) -> Self {
-        let Row { z, lse } = row;
+impl Known {
+    fn new(row: Row, given: Vec<f64>) -> Self {
+        let Row { z, lse } = &row;
         let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mean = |of: &dyn Fn(usize) -> f64| -> f64 {
             let share = |v| match row.probability(v) {
@@ -47,7 +63,9 @@ impl RowErrors {
             (0..z.len()).map(share).sum()
         };
         let long_sum = K * Float::sqrt(z.len() as f64);
-        let z_error: Vec<f64> = z.iter().map(|z| 2.0 * z.abs()).collect();
+        let z_error: Vec<f64> = (z.iter().zip(&given))
+            .map(|(z, given)| given + 2.0 * z.abs())
+            .collect();
         // Differences z - max are rounded too, and again where the running maximum moves.
         let each = |v: usize| z_error[v] + 4.0 * (z[v] - max).abs();
         let spread = mean(&|v| (z[v] - max).abs());
@@ -58,7 +76,14 @@ impl RowErrors {
             z: z_error,
             lse: lse_error,
             entropy,
+            given,
+            row,
         }
+    }
+
+    /// The error of the label's logit as it comes.
+    fn label(&self, label: i32) -> f64 {
+        self.given[label as usize]
     }
 }
 
@@ -72,16 +97,16 @@ struct Row4 {
 }
 
 /// Errors of the gradient, from the coefficients and the label of each row.
-fn gradient(problem: &Logits, rows: &[Row], row: impl Fn(usize) -> (Row4, i32)) -> Vec<f64> {
+fn gradient(problem: &Logits, rows: &[Known], row: impl Fn(usize) -> (Row4, i32)) -> Vec<f64> {
     let scale = 1.0 / f64::from(problem.options().temperature);
     let mut errors = Vec::new();
-    for (i, known) in rows.iter().enumerate() {
-        let of_row = RowErrors::new(known);
+    for (i, of_row) in rows.iter().enumerate() {
+        let exact = &of_row.row;
         let (c, label) = row(i);
-        for v in 0..known.z.len() {
-            let p = known.probability(v);
+        for v in 0..exact.z.len() {
+            let p = exact.probability(v);
             // Far down p is 0, and so is its product with any logarithm.
-            let log_p = (known.z[v] - known.lse).max(-200.0);
+            let log_p = (exact.z[v] - exact.lse).max(-200.0);
             let log_error = of_row.z[v] + of_row.lse + 2.0 * log_p.abs();
             let factor = c.probability[0].abs() + (c.log_probability[0] * log_p).abs();
             let factor_error = c.probability[1]
@@ -99,14 +124,8 @@ fn gradient(problem: &Logits, rows: &[Row], row: impl Fn(usize) -> (Row4, i32)) 
     errors
 }
 
-fn rows(problem: &Logits, logits: &[f64]) -> Vec<Row> {
-    let row = |i| Row::new(problem, logits, i);
-    (0..problem.tokens()).map(row).collect()
-}
-
-fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
+fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs, rows: &[Known]) -> Named {
     let cotangents = ["d_loss", "d_logp", "d_lse"].map(|name| inputs.vector(name));
-    let rows = rows(op.logits(), &inputs.logits);
     let options = op.options();
     let (a, zl) = (
         f64::from(options.label_smoothing),
@@ -115,16 +134,18 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
     let v = op.logits().vocab() as f64;
     let counts = |i: usize| options.ignore_index != Some(inputs.labels[i]);
     let (mut loss, mut logp, mut lse) = (Vec::new(), Vec::new(), Vec::new());
-    for (i, row) in rows.iter().enumerate() {
-        let error = RowErrors::new(row);
+    for (i, error) in rows.iter().enumerate() {
+        let row = &error.row;
         lse.push(error.lse);
         if !counts(i) {
             loss.push(0.0);
             logp.push(0.0);
             continue;
         }
-        let z = row.z[inputs.labels[i] as usize];
-        logp.push(error.lse + 4.0 * (z.abs() + row.lse.abs()));
+        let label = inputs.labels[i];
+        let z = row.z[label as usize];
+        let of_label = error.label(label);
+        logp.push(error.lse + of_label + 4.0 * (z.abs() + row.lse.abs()));
         // 0 * inf is NaN: forbidden columns are infinite.
         let mean = match a > 0.0 {
             true => row.z.iter().map(|z| z.abs()).sum::<f64>() / v,
@@ -132,14 +153,16 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
         };
         let sizes = row.lse.abs() + z.abs() + a * mean + zl * row.lse * row.lse;
         let smooth = a * K * Float::sqrt(v) * mean;
-        loss.push(error.lse * (1.0 + 2.0 * zl * row.lse.abs()) + smooth + 8.0 * sizes);
+        let given = of_label + a * error.given.iter().sum::<f64>() / v;
+        loss.push(error.lse * (1.0 + 2.0 * zl * row.lse.abs()) + given + smooth + 8.0 * sizes);
     }
     let coefficients = |i: usize| {
         let g = |d: &[f64]| if counts(i) { d[i] } else { 0.0 };
         let (g, g_logp, g_lse) = (g(cotangents[0]), g(cotangents[1]), cotangents[2][i]);
-        let slope = 1.0 + 2.0 * zl * rows[i].lse;
-        let sizes = g.abs() * (1.0 + 2.0 * zl * rows[i].lse.abs()) + g_logp.abs() + g_lse.abs();
-        let through_lse = 2.0 * zl * g.abs() * RowErrors::new(&rows[i]).lse;
+        let exact = rows[i].row.lse;
+        let slope = 1.0 + 2.0 * zl * exact;
+        let sizes = g.abs() * (1.0 + 2.0 * zl * exact.abs()) + g_logp.abs() + g_lse.abs();
+        let through_lse = 2.0 * zl * g.abs() * rows[i].lse;
         let row = Row4 {
             probability: [g * slope - g_logp + g_lse, 8.0 * sizes + through_lse],
             one_hot: [g * (1.0 - a) - g_logp, 8.0 * (g.abs() + g_logp.abs())],
@@ -148,7 +171,7 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
         };
         (row, inputs.labels[i])
     };
-    let d_logits = gradient(op.logits(), &rows, coefficients);
+    let d_logits = gradient(op.logits(), rows, coefficients);
     vec![
         ("loss", loss),
         ("logp", logp),
@@ -158,11 +181,11 @@ fn logits_ce(op: &logits_ce::LogitsCe, inputs: &Inputs) -> Named {
 }
 
 /// What a cotangent of the entropy adds.
-fn entropy_terms(d: f64, row: &Row) -> Row4 {
+fn entropy_terms(d: f64, known: &Known) -> Row4 {
     if d == 0.0 {
         return Row4::default();
     }
-    let (entropy, error) = (row.entropy(), RowErrors::new(row).entropy);
+    let (entropy, error) = (known.row.entropy(), known.entropy);
     Row4 {
         probability: [d * entropy, d.abs() * (error + 4.0 * entropy.abs())],
         log_probability: [d, 4.0 * d.abs()],
@@ -170,33 +193,32 @@ fn entropy_terms(d: f64, row: &Row) -> Row4 {
     }
 }
 
-fn entropy(op: &entropy::Entropy, inputs: &Inputs) -> Named {
+fn entropy(op: &entropy::Entropy, inputs: &Inputs, rows: &[Known]) -> Named {
     let d_entropy = inputs.vector("d_entropy");
-    let rows = rows(op.logits(), &inputs.logits);
-    let errors: Vec<_> = rows.iter().map(RowErrors::new).collect();
-    let each = |of: fn(&RowErrors) -> f64| errors.iter().map(of).collect();
+    let each = |of: fn(&Known) -> f64| rows.iter().map(of).collect();
     let coefficients = |i: usize| (entropy_terms(d_entropy[i], &rows[i]), -1);
     vec![
         ("lse", each(|error| error.lse)),
         ("entropy", each(|error| error.entropy)),
-        ("d_logits", gradient(op.logits(), &rows, coefficients)),
+        ("d_logits", gradient(op.logits(), rows, coefficients)),
     ]
 }
 
-fn grpo(op: &grpo::Grpo, inputs: &Inputs, exact: &Named) -> Named {
+fn grpo(op: &grpo::Grpo, inputs: &Inputs, rows: &[Known], exact: &Named) -> Named {
     let (exact_logp, exact_ratio) = (of_name(exact, "logp"), of_name(exact, "ratio"));
     let [mask, old_logp, ref_logp] =
         ["mask", "old_logp", "ref_logp"].map(|name| inputs.vector(name));
     let [d_loss, d_logp, d_ratio, d_entropy] =
         ["d_loss", "d_logp", "d_ratio", "d_entropy"].map(|name| inputs.vector(name));
     let options = op.options();
-    let rows = rows(op.logits(), &inputs.logits);
-    let errors: Vec<_> = rows.iter().map(RowErrors::new).collect();
     let tokens = rows.len();
     let counts = |i: usize| mask.get(i).is_none_or(|&mask| mask != 0.0);
     let logp: Vec<f64> = (0..tokens)
         .map(|i| match counts(i) {
-            true => errors[i].lse + 4.0 * (exact_logp[i].abs() + 2.0 * rows[i].lse.abs()),
+            true => {
+                let sizes = exact_logp[i].abs() + 2.0 * rows[i].row.lse.abs();
+                rows[i].lse + rows[i].label(inputs.labels[i]) + 4.0 * sizes
+            }
             false => 0.0,
         })
         .collect();
@@ -276,8 +298,8 @@ fn grpo(op: &grpo::Grpo, inputs: &Inputs, exact: &Named) -> Named {
         row.one_hot = [size, error];
         (row, inputs.labels[i])
     };
-    let each = |of: fn(&RowErrors) -> f64| errors.iter().map(of).collect();
-    let d_logits = gradient(op.logits(), &rows, coefficients);
+    let each = |of: fn(&Known) -> f64| rows.iter().map(of).collect();
+    let d_logits = gradient(op.logits(), rows, coefficients);
     vec![
         ("lse", each(|error| error.lse)),
         ("entropy", each(|error| error.entropy)),

@@ -10,10 +10,10 @@ use crate::view::{RowsRef, TileRef};
 
 /// Which coefficients there are besides that of the probability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Terms {
-    pub(super) log_probability: bool,
-    pub(super) one_hot: bool,
-    pub(super) uniform: bool,
+pub(crate) struct Terms {
+    pub(crate) log_probability: bool,
+    pub(crate) one_hot: bool,
+    pub(crate) uniform: bool,
 }
 
 /// Reads each logit once and writes its gradient, made of per-token coefficients.

@@ -1,10 +1,12 @@
 //! [`Logits`]: shape, type and temperature, checked.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 
 use thiserror::Error;
 
 use crate::DType;
+use crate::kernels::head::HeadError;
 use crate::program::ProgramError;
 use crate::spec::SpecError;
 
@@ -76,6 +78,12 @@ pub enum LogitsError {
         /// Type of the logits.
         logits: DType,
     },
+    /// A gradient is to overwrite logits that nobody stores.
+    #[error("the gradient cannot overwrite logits that are not stored; leave out in-place")]
+    NotStored,
+    /// The head that computes the logits is invalid.
+    #[error(transparent)]
+    Head(Box<HeadError>),
     /// An option is out of its range.
     #[error("{name} is {value}; it must be {range}")]
     Option {
@@ -113,6 +121,12 @@ pub enum LogitsError {
     /// The kernels cannot be built for the blocks.
     #[error(transparent)]
     Program(#[from] ProgramError),
+}
+
+impl From<HeadError> for LogitsError {
+    fn from(error: HeadError) -> Self {
+        Self::Head(Box::new(error))
+    }
 }
 
 impl From<SpecError> for LogitsError {

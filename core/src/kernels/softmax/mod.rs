@@ -21,7 +21,8 @@
 //! `d entropy / dz_v = -p_v (log p_v + entropy)`. A factor of `1 / T` is part of the coefficients.
 //!
 //! A head that is fused keeps `Statistics` over blocks of logits it has just computed; the
-//! vectors and coefficients of an op are the same.
+//! vectors and coefficients of an op are the same, and so is the program around them: it is written
+//! for any `Source` of logits. Here they are stored; [`linear_op`](super::linear_op) has the other.
 
 mod blocks;
 mod forward;
@@ -35,7 +36,10 @@ mod statistics;
 pub use blocks::{Blocks, Schedule, candidates};
 pub use forward::Forward;
 pub use gradient::Gradient;
+pub(crate) use gradient::Terms;
 pub use logits::{Logits, LogitsError, LogitsOptions};
 pub use program::SoftmaxKernel;
-pub(crate) use program::{Coefficients, SoftmaxProgram, gradient, statistics};
+pub(crate) use program::{
+    Coefficients, Found, SoftmaxProgram, Source, Vectors, gradient, statistics,
+};
 pub(crate) use statistics::{Fold, Statistics, Wanted};

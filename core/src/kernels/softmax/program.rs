@@ -2,7 +2,7 @@
 
 use super::forward::Forward;
 use super::gradient::{Gradient, Terms};
-use super::{Blocks, Logits, LogitsError, Wanted};
+use super::{Logits, LogitsError, Schedule, Wanted};
 use crate::DType;
 use crate::expr::Expr;
 use crate::ops::TileOps;
@@ -34,39 +34,111 @@ impl Kernel for SoftmaxKernel {
     }
 }
 
-/// A program of an op on logits, with its logits declared.
-pub(crate) struct SoftmaxProgram {
-    pub(crate) program: Program<SoftmaxKernel>,
-    pub(crate) logits: ArrayId,
-    problem: Logits,
+/// Where logits come from, and where their gradient goes: memory in both cases, or a head that computes them.
+pub(crate) trait Source: Sized {
+    /// Its kernels.
+    type Kernel: Kernel;
+
+    /// Adds what computes `found` as far as it is wanted. Labels are given if their logit is.
+    fn statistics(
+        p: &mut SoftmaxProgram<Self>,
+        wanted: Wanted,
+        labels: Option<ArrayId>,
+        found: &Found,
+    ) -> Result<(), LogitsError>;
+
+    /// Adds what computes the gradients.
+    fn gradient(p: &mut SoftmaxProgram<Self>, vectors: &Vectors) -> Result<(), LogitsError>;
 }
 
-impl SoftmaxProgram {
+/// A program of an op on logits, with what the logits come from declared.
+pub(crate) struct SoftmaxProgram<S: Source> {
+    pub(crate) program: Program<S::Kernel>,
+    pub(crate) source: S,
+    pub(crate) problem: Logits,
+}
+
+/// Logits in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Stored {
+    logits: ArrayId,
+    schedule: Schedule,
+}
+
+impl SoftmaxProgram<Stored> {
     /// A program that only reads its logits.
-    pub(crate) fn forward(name: &'static str, problem: &Logits) -> Self {
-        Self::new(name, problem, Role::Input)
+    pub(crate) fn forward(name: &'static str, problem: &Logits, schedule: &Schedule) -> Self {
+        Self::stored(name, problem, schedule, Role::Input)
     }
 
     /// A program that writes their gradient, over them if that is asked for.
-    pub(crate) fn backward(name: &'static str, problem: &Logits) -> Self {
+    pub(crate) fn backward(name: &'static str, problem: &Logits, schedule: &Schedule) -> Self {
         let role = match problem.options().in_place {
             true => Role::InPlace,
             false => Role::Input,
         };
-        Self::new(name, problem, role)
+        Self::stored(name, problem, schedule, role)
     }
 
-    fn new(name: &'static str, problem: &Logits, role: Role) -> Self {
+    fn stored(name: &'static str, problem: &Logits, schedule: &Schedule, role: Role) -> Self {
         let mut program = Program::new(name);
         let dims = [problem.tokens(), problem.vocab()];
         let logits = program.array(role, "logits", problem.dtype(), dims);
+        let schedule = *schedule;
         Self {
             program,
-            logits,
+            source: Stored { logits, schedule },
             problem: *problem,
         }
     }
 
+    fn launch(
+        &mut self,
+        kernel: SoftmaxKernel,
+        operands: impl IntoIterator<Item = ArrayId>,
+    ) -> Result<(), LogitsError> {
+        let (operands, scalars) = (operands.into_iter().collect(), [].into());
+        Ok(self.program.push(Step::Launch(Launch {
+            kernel,
+            operands,
+            scalars,
+        }))?)
+    }
+}
+
+impl Source for Stored {
+    type Kernel = SoftmaxKernel;
+
+    fn statistics(
+        p: &mut SoftmaxProgram<Self>,
+        wanted: Wanted,
+        labels: Option<ArrayId>,
+        found: &Found,
+    ) -> Result<(), LogitsError> {
+        let Self { logits, schedule } = p.source;
+        let kernel = Forward::new(&p.problem, wanted, schedule.forward)?;
+        let operands = [Some(logits), labels].into_iter().flatten();
+        let operands = operands.chain(found.operands());
+        p.launch(SoftmaxKernel::Forward(kernel), operands)
+    }
+
+    fn gradient(p: &mut SoftmaxProgram<Self>, vectors: &Vectors) -> Result<(), LogitsError> {
+        let (Self { logits, schedule }, problem) = (p.source, p.problem);
+        let kernel = Gradient::new(&problem, vectors.terms(), schedule.backward)?;
+        let d_logits = match problem.options().in_place {
+            true => logits,
+            false => {
+                let dims = [problem.tokens(), problem.vocab()];
+                let dtype = problem.grad_dtype();
+                p.program.array(Role::Output, "d_logits", dtype, dims)
+            }
+        };
+        let operands = [logits].into_iter().chain(vectors.operands());
+        p.launch(SoftmaxKernel::Gradient(kernel), operands.chain([d_logits]))
+    }
+}
+
+impl<S: Source> SoftmaxProgram<S> {
     /// An f32 array with one element per token.
     pub(crate) fn vector(&mut self, role: Role, name: &'static str) -> ArrayId {
         let dims = [self.problem.tokens()];
@@ -108,19 +180,6 @@ impl SoftmaxProgram {
         self.map(to, value)?;
         Ok(to)
     }
-
-    fn launch(
-        &mut self,
-        kernel: SoftmaxKernel,
-        operands: impl IntoIterator<Item = ArrayId>,
-    ) -> Result<(), LogitsError> {
-        let (operands, scalars) = (operands.into_iter().collect(), [].into());
-        Ok(self.program.push(Step::Launch(Launch {
-            kernel,
-            operands,
-            scalars,
-        }))?)
-    }
 }
 
 /// What the statistics kernel has found.
@@ -134,15 +193,26 @@ pub(crate) struct Found {
     pub(crate) entropy: Option<ArrayId>,
 }
 
-/// Adds the statistics kernel. `lse` and the entropy are outputs of the program. Labels are given if
+impl Found {
+    /// All there is, in the order of the statistics kernels' outputs.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = ArrayId> + use<> {
+        let vectors = [
+            Some(self.lse),
+            self.label_logit,
+            self.logit_sum,
+            self.entropy,
+        ];
+        vectors.into_iter().flatten()
+    }
+}
+
+/// Adds the statistics. `lse` and the entropy are outputs of the program. Labels are given if
 /// their logit is wanted.
-pub(crate) fn statistics(
-    to: &mut SoftmaxProgram,
+pub(crate) fn statistics<S: Source>(
+    to: &mut SoftmaxProgram<S>,
     wanted: Wanted,
     labels: Option<ArrayId>,
-    blocks: Blocks,
 ) -> Result<Found, LogitsError> {
-    let kernel = Forward::new(&to.problem, wanted, blocks)?;
     let mut vector = |role, name| to.vector(role, name);
     let found = Found {
         lse: vector(Role::Output, "lse"),
@@ -150,18 +220,7 @@ pub(crate) fn statistics(
         logit_sum: (wanted.logit_sum).then(|| vector(Role::Temporary, "logit_sum")),
         entropy: (wanted.entropy).then(|| vector(Role::Output, "entropy")),
     };
-    let operands = [
-        Some(to.logits),
-        labels,
-        Some(found.lse),
-        found.label_logit,
-        found.logit_sum,
-        found.entropy,
-    ];
-    to.launch(
-        SoftmaxKernel::Forward(kernel),
-        operands.into_iter().flatten(),
-    )?;
+    S::statistics(to, wanted, labels, &found)?;
     Ok(found)
 }
 
@@ -177,12 +236,46 @@ pub(crate) struct Coefficients {
     pub(crate) uniform: Option<Expr<ArrayId>>,
 }
 
-/// Adds the gradient kernel, from the logsumexp and the coefficients with respect to `z`.
-pub(crate) fn gradient(
-    to: &mut SoftmaxProgram,
+/// The same, computed and scaled to the logits.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors {
+    lse: ArrayId,
+    probability: ArrayId,
+    log_probability: Option<ArrayId>,
+    /// Labels, and what they take.
+    one_hot: Option<[ArrayId; 2]>,
+    uniform: Option<ArrayId>,
+}
+
+impl Vectors {
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            log_probability: self.log_probability.is_some(),
+            one_hot: self.one_hot.is_some(),
+            uniform: self.uniform.is_some(),
+        }
+    }
+
+    /// All there is, in the order of the gradient kernels' inputs.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = ArrayId> + use<> {
+        let (labels, one_hot) = self.one_hot.map(Into::into).unzip();
+        let vectors = [
+            Some(self.lse),
+            Some(self.probability),
+            self.log_probability,
+            labels,
+            one_hot,
+            self.uniform,
+        ];
+        vectors.into_iter().flatten()
+    }
+}
+
+/// Adds the gradient, from the logsumexp and the coefficients with respect to `z`.
+pub(crate) fn gradient<S: Source>(
+    to: &mut SoftmaxProgram<S>,
     lse: ArrayId,
     coefficients: Coefficients,
-    blocks: Blocks,
 ) -> Result<(), LogitsError> {
     let Coefficients {
         probability,
@@ -190,44 +283,23 @@ pub(crate) fn gradient(
         one_hot,
         uniform,
     } = coefficients;
-    let problem = to.problem;
-    let terms = Terms {
-        log_probability: log_probability.is_some(),
-        one_hot: one_hot.is_some(),
-        uniform: uniform.is_some(),
-    };
-    let kernel = Gradient::new(&problem, terms, blocks)?;
-    let scale = problem.scale();
+    let scale = to.problem.scale();
+    let probability = to.let_vector("probability", probability * scale)?;
     let mut scaled = |name, value: Option<Expr<ArrayId>>| {
         value
             .map(|value| to.let_vector(name, value * scale))
             .transpose()
     };
-    let probability = scaled("probability", Some(probability))?;
-    let log_probability = scaled("log_probability", log_probability)?;
     let (labels, one_hot) = one_hot.unzip();
-    let one_hot = scaled("one_hot", one_hot)?;
-    let uniform = scaled("uniform", uniform)?;
-    let d_logits = match problem.options().in_place {
-        true => to.logits,
-        false => {
-            let dims = [problem.tokens(), problem.vocab()];
-            let dtype = problem.grad_dtype();
-            to.program.array(Role::Output, "d_logits", dtype, dims)
-        }
-    };
-    let operands = [
-        Some(to.logits),
-        Some(lse),
+    let vectors = Vectors {
+        lse,
         probability,
-        log_probability,
-        labels,
-        one_hot,
-        uniform,
-        Some(d_logits),
-    ];
-    to.launch(
-        SoftmaxKernel::Gradient(kernel),
-        operands.into_iter().flatten(),
-    )
+        log_probability: scaled("log_probability", log_probability)?,
+        one_hot: match (labels, scaled("one_hot", one_hot)?) {
+            (Some(labels), Some(one_hot)) => Some([labels, one_hot]),
+            _ => None,
+        },
+        uniform: scaled("uniform", uniform)?,
+    };
+    S::gradient(to, &vectors)
 }

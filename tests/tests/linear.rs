@@ -1,0 +1,392 @@
+//! The ops on the logits of a head: every case on every column with both strategies, random cases, traps.
+
+use proptest::prelude::*;
+use tilecast::DType;
+use tilecast::core::kernels::grpo::{self, Ratio, Variant};
+use tilecast::core::kernels::head::{HeadOptions, Strategy as BackwardStrategy};
+use tilecast::core::kernels::linear_op::{Inputs, reference};
+use tilecast::core::kernels::logits_ce;
+use tilecast::core::kernels::logits_op::of_name;
+use tilecast::core::kernels::softmax::LogitsOptions;
+use tilecast_tests::OnCpu;
+use tilecast_tests::linear::{Case, Data, assert_case, check, expected, run, run_at_once};
+use tilecast_tests::logits::{Column, Op};
+
+fn warm() -> LogitsOptions {
+    LogitsOptions {
+        temperature: 0.7,
+        ..LogitsOptions::default()
+    }
+}
+
+/// Sequences of 4 tokens and every option that all variants have.
+fn policy_everything(variant: Variant) -> grpo::Options {
+    grpo::Options {
+        logits: warm(),
+        variant,
+        clip_low: 0.2,
+        clip_high: if variant == Variant::Cispo { 1.3 } else { 0.28 },
+        clip_two_sided: Some(1.9),
+        kl_beta: 0.1,
+        mask: true,
+        sequence_length: Some(4),
+        ..grpo::Options::default()
+    }
+}
+
+/// One of each op, with much of what it can do.
+fn ops() -> [Op; 3] {
+    [
+        Op::Entropy(warm()),
+        Op::Grpo(policy_everything(Variant::Grpo)),
+        Op::LogitsCe(logits_ce::Options {
+            logits: warm(),
+            ignore_index: Some(-100),
+            label_smoothing: 0.1,
+            z_loss: 1e-2,
+        }),
+    ]
+}
+
+fn assert_all(name: &'static str, ops: impl IntoIterator<Item = Op>, edit: impl Fn(Case) -> Case) {
+    for op in ops {
+        let case = edit(Case::new(name, op));
+        assert_case(&case);
+        assert_case(&case.bf16());
+    }
+}
+
+#[test]
+fn entropy_at_temperatures() {
+    let ops = [0.3, 1.0, 5.0].map(|temperature| {
+        Op::Entropy(LogitsOptions {
+            temperature,
+            ..LogitsOptions::default()
+        })
+    });
+    assert_all("entropy", ops, |case| case);
+}
+
+#[test]
+fn every_variant_of_the_policy_loss() {
+    for variant in Variant::ALL {
+        let everything = policy_everything(variant);
+        let ops = [
+            grpo::Options {
+                variant,
+                clip_high: everything.clip_high,
+                ..grpo::Options::default()
+            },
+            everything,
+            grpo::Options {
+                ratio: Ratio::Sequence,
+                max_length: Some(9),
+                tokens_in_batch: Some(77.0),
+                ..everything
+            },
+            grpo::Options {
+                old_logp: false,
+                per_token: true,
+                ..everything
+            },
+        ];
+        assert_all(variant.name(), ops.map(Op::Grpo), |case| case);
+    }
+}
+
+#[test]
+fn every_form_of_the_head() {
+    let forms = [
+        HeadOptions {
+            bias: true,
+            ..HeadOptions::default()
+        },
+        HeadOptions {
+            soft_cap: Some(5.0),
+            ..HeadOptions::default()
+        },
+        HeadOptions {
+            bias: true,
+            soft_cap: Some(5.0),
+            delta_dtype: Some(DType::F32),
+        },
+    ];
+    for head in forms {
+        assert_all("head", ops(), |case| Case { head, ..case });
+    }
+    let grad_f32 = LogitsOptions {
+        grad_dtype: Some(DType::F32),
+        ..warm()
+    };
+    let entropy = [Op::Entropy(grad_f32)];
+    assert_all("gradients in f32", entropy, |case| case);
+}
+
+/// One block and several, each size ragged and whole; vocabularies as ragged as real ones are.
+#[test]
+fn ragged_shapes() {
+    for (shape, blocks) in [
+        ([4, 5, 6], [8, 8, 8]),
+        ([8, 16, 16], [8, 16, 16]),
+        ([8, 1, 1], [1, 1, 1]),
+        ([4, 33, 37], [3, 5, 7]),
+        ([300, 130, 260], [128, 128, 128]),
+        ([132, 257, 643], [128, 128, 128]),
+        ([12, 64, 1643], [8, 64, 256]),
+    ] {
+        assert_all("shape", ops(), |case| case.shape(shape, blocks));
+    }
+}
+
+#[test]
+fn large_and_small_logits() {
+    for scale in [30.0, 1e-3] {
+        assert_all("scale", ops(), |mut case| {
+            case.op.logit_scale = scale;
+            case
+        });
+    }
+}
+
+/// The same arrays, whether one program computes them or two.
+#[test]
+fn both_passes_in_one_program() {
+    for op in ops() {
+        let case = Case::new("both", op);
+        let data = case.data();
+        for column in Column::all() {
+            for strategy in BackwardStrategy::ALL {
+                let mut apart = run(&case, &data, column, strategy).unwrap();
+                let mut at_once = run_at_once(&case, &data, column, strategy).unwrap();
+                apart.sort_by_key(|(name, _)| *name);
+                at_once.sort_by_key(|(name, _)| *name);
+                assert_eq!(apart, at_once, "{op:?} on {column:?}");
+            }
+        }
+    }
+}
+
+// ---- the reference is the one thing that nothing else checks ------------------------------------
+
+/// One of the arrays that logits are made of.
+type Place = fn(&mut Inputs) -> &mut Vec<f64>;
+
+/// Central differences of `value` at every element.
+fn differences(at: &[f64], value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+    let step = 1e-5;
+    let moved = |i: usize, step: f64| {
+        let mut moved = at.to_vec();
+        moved[i] += step;
+        value(&moved)
+    };
+    let each = |i| (moved(i, step) - moved(i, -step)) / (2.0 * step);
+    (0..at.len()).map(each).collect()
+}
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    let on_policy = |variant| {
+        Op::Grpo(grpo::Options {
+            per_token: true,
+            ratio: Ratio::Sequence,
+            ..policy_everything(variant)
+        })
+    };
+    for op in ops().into_iter().chain([on_policy(Variant::Bnpo)]) {
+        for soft_cap in [None, Some(4.0)] {
+            let head = HeadOptions {
+                bias: true,
+                soft_cap,
+                ..HeadOptions::default()
+            };
+            let case = Case::new("differences", op).shape([8, 3, 7], [8, 8, 8]);
+            let case = Case { head, ..case };
+            let (problem, inputs) = (case.problem(), case.data().widened());
+            let names = problem.op().differentiable();
+            let value = |moved: &Inputs| -> f64 {
+                let outputs = reference::forward(&problem, moved);
+                let share = |name: &&str| -> f64 {
+                    let d = inputs.vector(&format!("d_{name}"));
+                    let output = of_name(&outputs, name);
+                    assert_eq!(output.len(), d.len());
+                    output.iter().zip(d).map(|(y, d)| y * d).sum()
+                };
+                names.iter().map(share).sum()
+            };
+            let gradients = reference::backward(&problem, &inputs);
+            let places: [(&str, &[f64], Place); 3] = [
+                ("dx", &inputs.x, |inputs| &mut inputs.x),
+                ("dw", &inputs.w, |inputs| &mut inputs.w),
+                ("dbias", &inputs.bias, |inputs| &mut inputs.bias),
+            ];
+            for (name, at, place) in places {
+                let found = differences(at, |values| {
+                    let mut moved = inputs.clone();
+                    *place(&mut moved) = values.to_vec();
+                    value(&moved)
+                });
+                let gradient = of_name(&gradients, name);
+                assert_eq!(gradient.len(), found.len());
+                assert!(gradient.iter().any(|d| d.abs() > 1e-3));
+                for (i, (a, b)) in gradient.iter().zip(&found).enumerate() {
+                    let place = format!("{name}[{i}] of {op:?}, soft cap {soft_cap:?}");
+                    assert!((a - b).abs() < 1e-7, "{place} is {a}, differences say {b}");
+                }
+            }
+        }
+    }
+}
+
+// ---- traps ---------------------------------------------------------------------------------------
+
+/// Each cotangent alone gives a gradient: none is dropped.
+#[test]
+fn no_cotangent_is_dropped() {
+    for op in ops() {
+        let case = Case::new("cotangents", op);
+        let all = case.data();
+        let names: Vec<_> = (all.of_rows.vectors.iter())
+            .map(|(name, _)| *name)
+            .collect();
+        for kept in names.into_iter().filter(|name| name.starts_with("d_")) {
+            let mut data = all.clone();
+            for (name, values) in &mut data.of_rows.vectors {
+                if name.starts_with("d_") && *name != kept {
+                    values.fill(0.0);
+                }
+            }
+            let expected = expected(&case, &data, DType::F32);
+            let dx = expected.iter().find(|expected| expected.name == "dx");
+            assert!(dx.unwrap().values.iter().any(|d| d.abs() > 1e-3), "{kept}");
+            check(&case, &data, &Column::all()).unwrap();
+        }
+    }
+}
+
+/// A token that does not count may have any label, advantage and history: its gradient is exactly 0, and
+/// nobody else's changes.
+#[test]
+fn rows_that_do_not_count_cannot_leak() {
+    let case = Case::new("poisoned", Op::Grpo(policy_everything(Variant::Dapo)));
+    let mut data = case.data();
+    let mask = data.of_rows.vector("mask");
+    let out = mask.iter().position(|&mask| mask == 0.0).unwrap();
+    let set = |data: &mut Data, names: &[&str], value: f32| {
+        for (name, values) in &mut data.of_rows.vectors {
+            if names.contains(name) {
+                values[out] = value;
+            }
+        }
+    };
+    set(&mut data, &["d_entropy"], 0.0);
+    let mut poisoned = data.clone();
+    poisoned.of_rows.labels[out] = -100;
+    set(
+        &mut poisoned,
+        &["advantage", "old_logp", "ref_logp"],
+        f32::NAN,
+    );
+    for column in Column::all() {
+        for strategy in BackwardStrategy::ALL {
+            let [plain, poisoned] =
+                [&data, &poisoned].map(|data| run(&case, data, column, strategy).unwrap());
+            assert_eq!(plain, poisoned, "{column:?}");
+            let (_, dx) = plain.iter().find(|(name, _)| *name == "dx").unwrap();
+            let h = case.hidden;
+            assert_eq!(dx[out * h..][..h], vec![0.0; h]);
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_on_any_number_of_threads() {
+    for op in ops() {
+        let case = Case::new("threads", op).shape([100, 33, 300], [8, 16, 64]);
+        let data = case.data();
+        let on = |threads| {
+            let column = Column::Cpu(OnCpu::best(threads));
+            run(&case, &data, column, BackwardStrategy::Streaming).unwrap()
+        };
+        let one = on(1);
+        for threads in [2, 3] {
+            assert_eq!(on(threads), one);
+        }
+    }
+}
+
+// ---- random cases --------------------------------------------------------------------------------
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let logits = (prop_oneof![Just(1.0), 0.3_f32..3.0], any::<bool>()).prop_map(
+        |(temperature, grad_f32)| LogitsOptions {
+            temperature,
+            grad_dtype: grad_f32.then_some(DType::F32),
+            in_place: false,
+        },
+    );
+    let policy = (
+        prop::sample::select(&Variant::ALL[..]),
+        any::<[bool; 4]>(),
+        prop_oneof![Just(0.0), 0.01_f32..0.5],
+        prop::option::of(prop::sample::select(vec![1, 2, 4])),
+    );
+    (logits, prop::option::of(policy)).prop_map(|(logits, policy)| match policy {
+        None => Op::Entropy(logits),
+        Some((variant, [old_logp, mask, per_token, sequence], kl_beta, sequence_length)) => {
+            Op::Grpo(grpo::Options {
+                logits,
+                ratio: match sequence {
+                    true => Ratio::Sequence,
+                    false => Ratio::Token,
+                },
+                kl_beta,
+                old_logp,
+                mask,
+                per_token,
+                sequence_length,
+                ..policy_everything(variant)
+            })
+        }
+    })
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    (
+        any_op(),
+        (
+            1..=10_usize,
+            1..=40_usize,
+            prop_oneof![1..=40_usize, 1..=500_usize],
+        ),
+        [1..=40_usize, 1..=40_usize, 1..=200_usize],
+        (any::<bool>(), any::<bool>(), prop::option::of(2.0_f32..9.0)),
+        1..1000_u64,
+        0.5_f32..4.0,
+    )
+        .prop_map(
+            |(op, (b, h, v), blocks, (bf16, bias, soft_cap), seed, logit_scale)| {
+                // A multiple of every length of a sequence above.
+                let mut case = Case::new("random", op).shape([4 * b, h, v], blocks);
+                case.head = HeadOptions {
+                    bias,
+                    soft_cap,
+                    ..HeadOptions::default()
+                };
+                (case.op.seed, case.op.logit_scale) = (seed, logit_scale);
+                if bf16 { case.bf16() } else { case }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(60)
+    })]
+
+    #[test]
+    fn random_cases_give_the_reference_result(case in any_case(), threads in 1..4_usize) {
+        let columns = [Column::Cpu(OnCpu::best(threads))];
+        check(&case, &case.data(), &columns).map_err(TestCaseError::fail)?;
+    }
+}
