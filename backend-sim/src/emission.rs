@@ -8,12 +8,13 @@
 pub mod logits;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{Blocks, Schedule, Strategy};
+use tilecast_core::kernels::head::{Blocks, Schedule, Strategy};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::memory::MARGIN_BYTES;
 use crate::op::{Request, SimError, rows_per_sub_tile};
+use crate::problem::OnHead;
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
 
@@ -70,8 +71,8 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
 ///
 /// # Errors
 /// Those of `plan` and of [`tune::best`].
-pub fn choose<E: From<SimError>>(
-    plan: impl Fn(u64) -> Result<(Request, Space), E>,
+pub fn choose<P: OnHead, E: From<SimError>>(
+    plan: impl Fn(u64) -> Result<(Request<P>, Space), E>,
     target: &'static Target,
     limit_bytes: Option<u64>,
     dtype: DType,
@@ -132,7 +133,7 @@ pub fn choose<E: From<SimError>>(
     })
 }
 
-fn best(request: &Request, space: &Space) -> Result<Row, SimError> {
+fn best<P: OnHead>(request: &Request<P>, space: &Space) -> Result<Row, SimError> {
     let best = tune::best(request, space, 1, || ())?;
     best.rows.into_iter().next().ok_or(SimError::NothingToTry)
 }

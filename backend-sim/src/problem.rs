@@ -6,7 +6,9 @@
 use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{self, HeadKernel, LinearCe, Schedule, Strategy};
+use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::LinearCe;
+use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
@@ -138,7 +140,7 @@ impl Display for BlockSizes {
     }
 }
 
-impl PassBlocks for linear_ce::Blocks {
+impl PassBlocks for head::Blocks {
     fn sizes(&self) -> BlockSizes {
         let Self { b, h, v } = *self;
         BlockSizes { b, h: Some(h), v }
@@ -169,33 +171,128 @@ impl PassBlocks for softmax::Blocks {
     }
 }
 
-impl Problem for LinearCe {
-    type Kernel = HeadKernel;
-    type Blocks = linear_ce::Blocks;
+/// An op on a head: whatever it computes, it is cut up and searched alike.
+pub trait OnHead: Copy + Debug {
+    /// The head.
+    fn head(&self) -> &Head;
 
-    const LESS_HBM: &'static str = "use fewer tokens or more chips, and for the backward pass `streaming` with small \
-                                    chunks";
+    /// The share of one of `devices` that split the tokens evenly.
+    ///
+    /// # Errors
+    /// Whatever the op refuses.
+    fn share(&self, devices: usize) -> Result<Self, SimError>;
 
-    fn tokens(&self) -> usize {
-        self.tokens()
-    }
+    /// The program of the given passes, at least one of them.
+    ///
+    /// # Errors
+    /// A schedule that no target could take.
+    fn program(&self, passes: Passes, schedule: &Schedule)
+    -> Result<Program<HeadKernel>, SimError>;
 
-    fn hidden(&self) -> Option<usize> {
-        Some(self.hidden())
-    }
+    /// Arrays of one number per token that the op reads and writes: what they are called together, and how many.
+    fn vectors(&self) -> (&'static str, usize);
+}
 
-    fn vocab(&self) -> usize {
-        self.vocab()
-    }
+/// Passes of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passes {
+    /// Outputs.
+    Forward,
+    /// Gradients.
+    Backward,
+    /// One after the other.
+    Both,
+}
 
-    fn dtype(&self) -> DType {
-        self.dtype()
+impl OnHead for LinearCe {
+    fn head(&self) -> &Head {
+        self.head()
     }
 
     fn share(&self, devices: usize) -> Result<Self, SimError> {
         let tokens = self.tokens().div_ceil(devices);
         let (hidden, vocab, options) = (self.hidden(), self.vocab(), *self.options());
         Ok(Self::new(tokens, hidden, vocab, self.dtype(), options)?)
+    }
+
+    fn program(
+        &self,
+        passes: Passes,
+        schedule: &Schedule,
+    ) -> Result<Program<HeadKernel>, SimError> {
+        Ok(match passes {
+            Passes::Forward => self.forward(schedule),
+            Passes::Backward => self.backward(schedule),
+            Passes::Both => self.forward_and_backward(schedule),
+        }?)
+    }
+
+    fn vectors(&self) -> (&'static str, usize) {
+        ("labels, loss, lse", 3)
+    }
+}
+
+impl OnHead for LinearOp {
+    fn head(&self) -> &Head {
+        self.head()
+    }
+
+    fn share(&self, devices: usize) -> Result<Self, SimError> {
+        Ok(self.share(devices)?)
+    }
+
+    fn program(
+        &self,
+        passes: Passes,
+        schedule: &Schedule,
+    ) -> Result<Program<HeadKernel>, SimError> {
+        Ok(match passes {
+            Passes::Forward => self.forward(schedule),
+            Passes::Backward => self.backward(schedule),
+            Passes::Both => self.forward_and_backward(schedule),
+        }?)
+    }
+
+    fn vectors(&self) -> (&'static str, usize) {
+        match self.op() {
+            LogitsOp::LogitsCe(_) => ("labels, loss, logp, lse", 4),
+            LogitsOp::Entropy(_) => ("lse, entropy", 2),
+            LogitsOp::Grpo(op) => {
+                let options = op.options();
+                let given = [options.old_logp, options.kl_beta > 0.0, options.mask];
+                let given = given.into_iter().filter(|given| *given).count();
+                // Labels and advantage; lse, entropy, log-probability, ratio, clipping and loss.
+                ("labels and other vectors", 8 + given)
+            }
+        }
+    }
+}
+
+impl<P: OnHead> Problem for P {
+    type Kernel = HeadKernel;
+    type Blocks = head::Blocks;
+
+    const LESS_HBM: &'static str = "use fewer tokens or more chips, and for the backward pass `streaming` with small \
+                                    chunks";
+
+    fn tokens(&self) -> usize {
+        self.head().tokens()
+    }
+
+    fn hidden(&self) -> Option<usize> {
+        Some(self.head().hidden())
+    }
+
+    fn vocab(&self) -> usize {
+        self.head().vocab()
+    }
+
+    fn dtype(&self) -> DType {
+        self.head().dtype()
+    }
+
+    fn share(&self, devices: usize) -> Result<Self, SimError> {
+        OnHead::share(self, devices)
     }
 
     fn forward(
@@ -207,7 +304,7 @@ impl Problem for LinearCe {
             blocks,
             chunk_columns: None,
         };
-        Ok(self.forward(&schedule(plan, target))?)
+        self.program(Passes::Forward, &schedule(plan, target))
     }
 
     fn backward(
@@ -215,26 +312,27 @@ impl Problem for LinearCe {
         plan: BackwardPlan,
         target: &Target,
     ) -> Result<Program<HeadKernel>, SimError> {
-        Ok(self.backward(&schedule(plan, target))?)
+        self.program(Passes::Backward, &schedule(plan, target))
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
-        linear_ce::candidates(self.head(), target)
+        head::candidates(self.head(), target)
     }
 
     fn plans(&self, blocks: Self::Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
-        plans(self, blocks, strategies)
+        plans(self.head(), blocks, strategies)
     }
 
     fn product_macs(&self) -> f64 {
-        let sizes = [self.tokens(), self.hidden(), self.vocab()];
+        let head = self.head();
+        let sizes = [head.tokens(), head.hidden(), head.vocab()];
         sizes.into_iter().map(|size| size as f64).product()
     }
 
     fn unfused(&self, backward: bool) -> Unfused {
         Unfused {
             assumption: "logits stored",
-            terms: (self.head()).unfused_bytes(("labels, loss, lse", 3), backward),
+            terms: self.head().unfused_bytes(self.vectors(), backward),
             traffic_bytes: None,
         }
     }

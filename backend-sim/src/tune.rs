@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Strategy};
+use tilecast_core::kernels::head::{Blocks, Head, Strategy};
 use tilecast_core::program::Kernel;
 
 use crate::kernel::Bounds;
@@ -72,11 +72,7 @@ impl<B: PassBlocks> Space<B> {
 }
 
 /// The backward plans of given blocks of the fused head.
-pub(crate) fn plans(
-    problem: &LinearCe,
-    blocks: Blocks,
-    strategies: &[Strategy],
-) -> Vec<BackwardPlan> {
+pub(crate) fn plans(head: &Head, blocks: Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
     let mut plans = Vec::new();
     for strategy in strategies {
         match strategy {
@@ -85,7 +81,7 @@ pub(crate) fn plans(
                 chunk_columns: None,
             }),
             Strategy::Streaming => {
-                let chunks = chunk_columns(problem, blocks.v).into_iter();
+                let chunks = chunk_columns(head, blocks.v).into_iter();
                 plans.extend(chunks.map(|columns| BackwardPlan {
                     blocks,
                     chunk_columns: Some(columns),
@@ -98,9 +94,9 @@ pub(crate) fn plans(
 
 /// Sizes of a chunk for column blocks of `v`, whole blocks: those of a fixed list that keep to the
 /// share of memory, or the largest that does, or one block.
-fn chunk_columns(problem: &LinearCe, v: usize) -> Vec<usize> {
-    let logits_bytes = problem.vocab() * size_of::<f32>();
-    let most = logits_bytes / 100 * CHUNK_SHARE_PERCENT / problem.delta_dtype().size_bytes();
+fn chunk_columns(head: &Head, v: usize) -> Vec<usize> {
+    let logits_bytes = head.vocab() * size_of::<f32>();
+    let most = logits_bytes / 100 * CHUNK_SHARE_PERCENT / head.delta_dtype().size_bytes();
     let mut sizes: Vec<usize> = (CHUNK_COLUMNS.iter().copied())
         .filter(|&columns| columns <= most)
         .collect();

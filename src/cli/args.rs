@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tilecast::core::kernels::linear_ce::{HeadError, LinearCe};
+use tilecast::core::kernels::head::{HeadError, HeadOptions};
+use tilecast::core::kernels::linear_ce::LinearCe;
+use tilecast::core::kernels::linear_op::LinearOp;
 use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::kernels::softmax::LogitsError;
 use tilecast::core::target::{Target, UnknownTarget};
@@ -104,6 +106,10 @@ pub(crate) enum Op {
     Grpo,
     /// Entropy of given logits.
     Entropy,
+    /// The policy loss, fused with the language-model head that computes the logits.
+    LinearGrpo,
+    /// The entropy, fused with the language-model head that computes the logits.
+    LinearEntropy,
 }
 
 impl Op {
@@ -114,11 +120,16 @@ impl Op {
             Self::LogitsCe => "logits-ce",
             Self::Grpo => "grpo",
             Self::Entropy => "entropy",
+            Self::LinearGrpo => "linear-grpo",
+            Self::LinearEntropy => "linear-entropy",
         }
     }
 
     /// The ops on given logits.
     pub(crate) const ON_LOGITS: [Self; 3] = [Self::LogitsCe, Self::Grpo, Self::Entropy];
+
+    /// The ops that are fused with a head.
+    pub(crate) const ON_HEAD: [Self; 3] = [Self::LinearCe, Self::LinearGrpo, Self::LinearEntropy];
 }
 
 /// What computes it.
@@ -212,6 +223,15 @@ pub(crate) struct LossArgs {
 }
 
 impl LossArgs {
+    /// The head, with or without a bias.
+    pub(crate) fn head(&self, bias: bool) -> HeadOptions {
+        HeadOptions {
+            bias,
+            soft_cap: self.soft_cap,
+            delta_dtype: self.delta_dtype,
+        }
+    }
+
     /// The options, for inputs with or without a bias and a weight.
     pub(crate) fn options(&self, bias: bool, weight: bool) -> Options {
         Options {
@@ -325,7 +345,7 @@ impl ProblemArgs {
 }
 
 impl ProblemArgs {
-    /// An op on given logits.
+    /// An op on logits, given or not.
     ///
     /// # Errors
     /// As for [`ProblemArgs::problem`].
@@ -339,6 +359,17 @@ impl ProblemArgs {
             in_place: self.in_place,
         };
         self.logits.problem(op, &self.loss, logits)
+    }
+
+    /// An op on the logits of a head.
+    ///
+    /// # Errors
+    /// As for [`ProblemArgs::problem`].
+    pub(crate) fn linear(&self, op: Op) -> Result<LinearOp, CliError> {
+        let config = self.config()?;
+        let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
+        let head = self.loss.head(self.bias);
+        Ok(LinearOp::new(self.on_logits(op)?, hidden, head)?)
     }
 
     fn config(&self) -> Result<Option<Config<'_>>, CliError> {

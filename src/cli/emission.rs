@@ -8,14 +8,16 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use tilecast::Schedule;
-use tilecast::core::kernels::linear_ce::{HeadKernel, LinearCe};
+use tilecast::core::kernels::head::HeadKernel;
+use tilecast::core::kernels::linear_ce::LinearCe;
+use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::kernels::softmax::SoftmaxKernel;
 use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::emission::{Choice, choose, logits};
 use tilecast::sim::op::Request;
-use tilecast::sim::problem::{self, PassBlocks};
+use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 
@@ -43,8 +45,8 @@ impl From<ProductsArg> for F32Products {
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) problem: LinearCe,
+pub(crate) struct Wanted<'a, P = LinearCe> {
+    pub(crate) problem: P,
     pub(crate) schedule: &'a ScheduleArgs,
     pub(crate) chips: u32,
     pub(crate) target: &'static Target,
@@ -54,22 +56,21 @@ pub(crate) struct Wanted<'a> {
 
 /// An op whose blocks are chosen.
 #[derive(Debug)]
-pub(crate) struct Emission {
-    problem: LinearCe,
+pub(crate) struct Emission<P = LinearCe> {
+    problem: P,
     pub(crate) schedule: Schedule,
     /// What each kernel asks for.
     pub(crate) vmem_limit_bytes: u64,
-    products: F32Products,
     /// Why the model thinks that nothing fits, if it does.
     pub(crate) misfit: Option<String>,
 }
 
-impl Emission {
+impl<P: OnHead> Emission<P> {
     /// Chooses what is not given.
     ///
     /// # Errors
     /// There is nothing to choose from.
-    pub(crate) fn choose(wanted: Wanted<'_>) -> Result<Self, CliError> {
+    pub(crate) fn choose(wanted: Wanted<'_, P>) -> Result<Self, CliError> {
         let Wanted {
             problem,
             target,
@@ -91,7 +92,7 @@ impl Emission {
             },
             target,
             wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10),
-            problem.dtype(),
+            problem.head().dtype(),
             products,
         )?;
         let fits = row.report.verdict == Verdict::Fits;
@@ -99,7 +100,6 @@ impl Emission {
             problem,
             schedule,
             vmem_limit_bytes,
-            products,
             misfit: (!fits).then(|| row.report.reason.unwrap_or_default()),
         })
     }
@@ -109,27 +109,20 @@ impl Emission {
     /// # Errors
     /// Whatever the op refuses.
     pub(crate) fn program(&self, pass: Pass) -> Result<Program<HeadKernel>, CliError> {
-        Ok(match pass {
-            Pass::Forward => self.problem.forward(&self.schedule),
-            Pass::Backward => self.problem.backward(&self.schedule),
-            Pass::Both => self.problem.forward_and_backward(&self.schedule),
-        }?)
-    }
-
-    /// A program as StableHLO whose kernels may use `vmem_limit_bytes`.
-    ///
-    /// # Errors
-    /// A kernel has no lowering.
-    pub(crate) fn stablehlo(
-        &self,
-        program: &Program<HeadKernel>,
-        vmem_limit_bytes: u64,
-    ) -> Result<String, CliError> {
-        stablehlo(program, self.products, vmem_limit_bytes)
+        let passes = match pass {
+            Pass::Forward => Passes::Forward,
+            Pass::Backward => Passes::Backward,
+            Pass::Both => Passes::Both,
+        };
+        Ok(self.problem.program(passes, &self.schedule)?)
     }
 }
 
-fn stablehlo<K: Kernel>(
+/// A program as StableHLO whose kernels may use `vmem_limit_bytes`.
+///
+/// # Errors
+/// A kernel has no lowering.
+pub(crate) fn stablehlo<K: Kernel>(
     program: &Program<K>,
     products: F32Products,
     vmem_limit_bytes: u64,
@@ -185,7 +178,7 @@ pub(crate) struct OpEmission {
 
 #[derive(Debug)]
 enum AnyProgram {
-    Head(Box<Emission>, Program<HeadKernel>),
+    Head(Program<HeadKernel>),
     Logits(Program<SoftmaxKernel>),
 }
 
@@ -201,59 +194,17 @@ impl OpEmission {
         vmem_limit_kib: Option<u32>,
         products: F32Products,
     ) -> Result<Self, CliError> {
-        let pass = args.schedule.pass;
-        let blocks = |[forward, backward]: [BlockSizes; 2]| {
-            (
-                pass.forward().then_some(forward),
-                pass.backward().then_some(backward),
-            )
-        };
-        if op != Op::LinearCe {
-            let problem = args.on_logits(op)?;
-            let given = given_blocks(&args.schedule, Some(target))?;
-            let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
-            let logits::Choice {
-                schedule,
-                vmem_limit_bytes,
-            } = logits::choose(&problem, target, given, limit_bytes)?;
-            let program = match pass {
-                Pass::Forward => problem.forward(&schedule),
-                Pass::Backward => problem.backward(&schedule),
-                Pass::Both => problem.forward_and_backward(&schedule),
-            };
-            let (blocks, backward_blocks) =
-                blocks([schedule.forward, schedule.backward].map(BlockSizes::from));
-            return Ok(Self {
-                program: AnyProgram::Logits(program?),
-                blocks,
-                backward_blocks,
-                strategy: None,
-                vmem_limit_bytes,
-                misfit: None,
-                products,
-            });
-        }
-        let emission = Emission::choose(Wanted {
-            problem: args.problem()?,
-            schedule: &args.schedule,
-            chips: args.chips,
+        let choices = Choices {
+            args,
             target,
             vmem_limit_kib,
             products,
-        })?;
-        let program = emission.program(pass)?;
-        let schedule = &emission.schedule;
-        let (blocks, backward_blocks) =
-            blocks([schedule.forward, schedule.backward].map(BlockSizes::from));
-        Ok(Self {
-            blocks,
-            backward_blocks,
-            strategy: pass.backward().then(|| schedule.strategy.name()),
-            vmem_limit_bytes: emission.vmem_limit_bytes,
-            misfit: emission.misfit.clone(),
-            products,
-            program: AnyProgram::Head(emission.into(), program),
-        })
+        };
+        match op {
+            Op::LinearCe => choices.of_head(args.problem()?),
+            Op::LinearGrpo | Op::LinearEntropy => choices.of_head(args.linear(op)?),
+            Op::LogitsCe | Op::Grpo | Op::Entropy => choices.of_logits(&args.on_logits(op)?),
+        }
     }
 
     /// The passes as StableHLO whose kernels may use `vmem_limit_bytes`.
@@ -262,7 +213,7 @@ impl OpEmission {
     /// A kernel has no lowering.
     pub(crate) fn stablehlo(&self, vmem_limit_bytes: u64) -> Result<String, CliError> {
         match &self.program {
-            AnyProgram::Head(emission, program) => emission.stablehlo(program, vmem_limit_bytes),
+            AnyProgram::Head(program) => stablehlo(program, self.products, vmem_limit_bytes),
             AnyProgram::Logits(program) => stablehlo(program, self.products, vmem_limit_bytes),
         }
     }
@@ -273,7 +224,7 @@ impl OpEmission {
     /// One has no lowering.
     pub(crate) fn kernels(&self) -> Result<Vec<(String, String)>, CliError> {
         match &self.program {
-            AnyProgram::Head(_, program) => kernels(program, self.products),
+            AnyProgram::Head(program) => kernels(program, self.products),
             AnyProgram::Logits(program) => kernels(program, self.products),
         }
     }
@@ -281,6 +232,72 @@ impl OpEmission {
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
         choice_text(self.blocks, self.backward_blocks, self.strategy)
+    }
+}
+
+/// What an op is chosen blocks by.
+struct Choices<'a> {
+    args: &'a ProblemArgs,
+    target: &'static Target,
+    vmem_limit_kib: Option<u32>,
+    products: F32Products,
+}
+
+impl Choices<'_> {
+    /// The blocks of the passes that are wanted.
+    fn wanted<B: Into<BlockSizes>>(&self, [forward, backward]: [B; 2]) -> [Option<BlockSizes>; 2] {
+        let pass = self.args.schedule.pass;
+        [
+            pass.forward().then_some(forward.into()),
+            pass.backward().then_some(backward.into()),
+        ]
+    }
+
+    fn of_head(&self, problem: impl OnHead) -> Result<OpEmission, CliError> {
+        let pass = self.args.schedule.pass;
+        let emission = Emission::choose(Wanted {
+            problem,
+            schedule: &self.args.schedule,
+            chips: self.args.chips,
+            target: self.target,
+            vmem_limit_kib: self.vmem_limit_kib,
+            products: self.products,
+        })?;
+        let schedule = &emission.schedule;
+        let [blocks, backward_blocks] = self.wanted([schedule.forward, schedule.backward]);
+        Ok(OpEmission {
+            program: AnyProgram::Head(emission.program(pass)?),
+            blocks,
+            backward_blocks,
+            strategy: pass.backward().then(|| schedule.strategy.name()),
+            vmem_limit_bytes: emission.vmem_limit_bytes,
+            misfit: emission.misfit,
+            products: self.products,
+        })
+    }
+
+    fn of_logits(&self, problem: &LogitsOp) -> Result<OpEmission, CliError> {
+        let given = given_blocks(&self.args.schedule, Some(self.target))?;
+        let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let logits::Choice {
+            schedule,
+            vmem_limit_bytes,
+        } = logits::choose(problem, self.target, given, limit_bytes)?;
+        let program = match self.args.schedule.pass {
+            Pass::Forward => problem.forward(&schedule),
+            Pass::Backward => problem.backward(&schedule),
+            Pass::Both => problem.forward_and_backward(&schedule),
+        };
+        let [blocks, backward_blocks] = self.wanted([schedule.forward, schedule.backward]);
+        Ok(OpEmission {
+            program: AnyProgram::Logits(program?),
+            blocks,
+            backward_blocks,
+            strategy: None,
+            vmem_limit_bytes,
+            misfit: None,
+            products: self.products,
+        })
     }
 }
 

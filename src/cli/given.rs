@@ -8,35 +8,45 @@ use clap::{ArgMatches, Command};
 
 use super::args::{CliError, Op};
 
+const POLICY: [Op; 2] = [Op::Grpo, Op::LinearGrpo];
+
+const OF_ROWS: [Op; 5] = [
+    Op::LogitsCe,
+    Op::Grpo,
+    Op::Entropy,
+    Op::LinearGrpo,
+    Op::LinearEntropy,
+];
+
 /// The ops that have an option; one that is not listed is an option of all.
 const OF_SOME: [(&str, &[Op]); 27] = [
-    ("hidden", &[Op::LinearCe]),
-    ("bias", &[Op::LinearCe]),
+    ("hidden", &Op::ON_HEAD),
+    ("bias", &Op::ON_HEAD),
     ("weight", &[Op::LinearCe]),
-    ("chips", &[Op::LinearCe]),
-    ("soft_cap", &[Op::LinearCe]),
+    ("chips", &Op::ON_HEAD),
+    ("soft_cap", &Op::ON_HEAD),
     ("reduction", &[Op::LinearCe]),
-    ("delta_dtype", &[Op::LinearCe]),
-    ("strategy", &[Op::LinearCe]),
-    ("chunk_columns", &[Op::LinearCe]),
-    ("f32_products", &[Op::LinearCe]),
+    ("delta_dtype", &Op::ON_HEAD),
+    ("strategy", &Op::ON_HEAD),
+    ("chunk_columns", &Op::ON_HEAD),
+    ("f32_products", &Op::ON_HEAD),
     ("z_loss", &[Op::LinearCe, Op::LogitsCe]),
     ("label_smoothing", &[Op::LinearCe, Op::LogitsCe]),
     ("ignore_index", &[Op::LinearCe, Op::LogitsCe]),
-    ("temperature", &Op::ON_LOGITS),
+    ("temperature", &OF_ROWS),
     ("in_place", &Op::ON_LOGITS),
-    ("mask", &[Op::Grpo]),
-    ("variant", &[Op::Grpo]),
-    ("ratio", &[Op::Grpo]),
-    ("clip_low", &[Op::Grpo]),
-    ("clip_high", &[Op::Grpo]),
-    ("clip_two_sided", &[Op::Grpo]),
-    ("kl_beta", &[Op::Grpo]),
-    ("on_policy", &[Op::Grpo]),
-    ("sequence_length", &[Op::Grpo]),
-    ("max_length", &[Op::Grpo]),
-    ("tokens_in_batch", &[Op::Grpo]),
-    ("per_token", &[Op::Grpo]),
+    ("mask", &POLICY),
+    ("variant", &POLICY),
+    ("ratio", &POLICY),
+    ("clip_low", &POLICY),
+    ("clip_high", &POLICY),
+    ("clip_two_sided", &POLICY),
+    ("kl_beta", &POLICY),
+    ("on_policy", &POLICY),
+    ("sequence_length", &POLICY),
+    ("max_length", &POLICY),
+    ("tokens_in_batch", &POLICY),
+    ("per_token", &POLICY),
 ];
 
 /// The options of [`OF_SOME`] that were given.

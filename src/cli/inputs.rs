@@ -58,21 +58,7 @@ impl Inputs {
     /// [`LinearCe::new`] refuses.
     pub(crate) fn open(path: &Path, loss: &LossArgs) -> Result<Unread, CliError> {
         let mut source = Source::open(path, Op::LinearCe)?;
-        let (x_dtype, [tokens, hidden]) = source.matrix("x", "[B, H]")?;
-        let (w_dtype, [w_hidden, vocab]) = source.matrix("w", "[H, V]")?;
-        if hidden != w_hidden {
-            return Err(CliError::invalid(format_args!(
-                "w is [{w_hidden}, {vocab}], but x is [{tokens}, {hidden}]: w [H, V] must have as many rows \
-                 as x [B, H] has columns"
-            )));
-        }
-        if x_dtype != w_dtype {
-            return Err(CliError::invalid(format_args!(
-                "w is {}, but x is {}; both must have the same type",
-                name_of(w_dtype),
-                name_of(x_dtype)
-            )));
-        }
+        let ([tokens, hidden], [_, vocab], dtype) = source.head()?;
         let present = |name, len: usize| source.vector(name, &[&[len]]);
         let (weight, bias) = (present("weight", tokens)?, present("bias", vocab)?);
         let d_lse = present("d_lse", tokens)?;
@@ -80,7 +66,7 @@ impl Inputs {
             Reduction::None => source.vector("d_loss", &[&[tokens]])?,
             _ => source.vector("d_loss", &[&[], &[1]])?,
         };
-        let problem = LinearCe::new(tokens, hidden, vocab, x_dtype, loss.options(bias, weight))?;
+        let problem = LinearCe::new(tokens, hidden, vocab, dtype, loss.options(bias, weight))?;
         let labels = source.labels(tokens, "x", |labels| Ok(problem.check_labels(labels)?))?;
         Ok(Unread {
             source,
@@ -175,6 +161,8 @@ impl Source {
             Op::LogitsCe => "logits and labels",
             Op::Grpo => "logits, labels, advantage and old_logp",
             Op::Entropy => "logits",
+            Op::LinearGrpo => "x, w, labels, advantage and old_logp",
+            Op::LinearEntropy => "x and w",
         };
         CliError::invalid(format_args!(
             "tensor {name} is missing; {op} needs {needs}, the file has {listed}{hint}"
@@ -201,6 +189,29 @@ impl Source {
             Dtype::BF16 => Ok((DType::Bf16, dims)),
             _ => Err(wrong_type(name, dtype, "F32 or BF16")),
         }
+    }
+
+    /// Shapes of `x` and `w`, and their type.
+    ///
+    /// # Errors
+    /// One is missing or no matrix of floats, or they do not fit each other.
+    pub(crate) fn head(&self) -> Result<([usize; 2], [usize; 2], DType), CliError> {
+        let (x_dtype, [tokens, hidden]) = self.matrix("x", "[B, H]")?;
+        let (w_dtype, [w_hidden, vocab]) = self.matrix("w", "[H, V]")?;
+        if hidden != w_hidden {
+            return Err(CliError::invalid(format_args!(
+                "w is [{w_hidden}, {vocab}], but x is [{tokens}, {hidden}]: w [H, V] must have as many rows \
+                 as x [B, H] has columns"
+            )));
+        }
+        if x_dtype != w_dtype {
+            return Err(CliError::invalid(format_args!(
+                "w is {}, but x is {}; both must have the same type",
+                name_of(w_dtype),
+                name_of(x_dtype)
+            )));
+        }
+        Ok(([tokens, hidden], [w_hidden, vocab], x_dtype))
     }
 
     /// Whether there is an f32 tensor of one of the given shapes.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use tilecast::core::kernels::linear_ce::LinearCe;
+use tilecast::core::kernels::linear_op::LinearOp;
+use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::target::Target;
 use tilecast::cpu::simd::{Level, Simd};
 use tilecast::sim::execute;
@@ -148,7 +150,7 @@ impl MachineArgs {
 
 impl Args {
     /// The default of a backend, with what was asked for in its place.
-    fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
+    pub(crate) fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
         let [forward, backward] = self.schedule.blocks(Sizes::of_head)?;
         Ok(Schedule {
             forward: forward.unwrap_or(chosen.forward),
@@ -227,7 +229,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let text = match (args.op, args.backend) {
         (Op::LinearCe, Backend::Tpu) => args.tpu.in_worker(|| compute(args))?,
         (Op::LinearCe, _) => compute(args)?,
-        (Op::LogitsCe | Op::Grpo | Op::Entropy, _) => logits::run::compute(args)?,
+        (Op::LogitsCe | Op::Grpo | Op::Entropy, _) => logits::run::compute::<LogitsOp>(args)?,
+        (Op::LinearGrpo | Op::LinearEntropy, _) => logits::run::compute::<LinearOp>(args)?,
     };
     print(text)?;
     Ok(Outcome::Done)

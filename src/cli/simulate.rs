@@ -144,7 +144,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     args.given.check(op)?;
     match op {
         Op::LinearCe => run_on(op, problem.problem()?, problem, args, trace.as_ref()),
-        _ => run_on(op, problem.on_logits(op)?, problem, args, trace.as_ref()),
+        Op::LinearGrpo | Op::LinearEntropy => {
+            run_on(op, problem.linear(op)?, problem, args, trace.as_ref())
+        }
+        Op::LogitsCe | Op::Grpo | Op::Entropy => {
+            run_on(op, problem.on_logits(op)?, problem, args, trace.as_ref())
+        }
     }
 }
 

@@ -101,7 +101,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     args.given.check(args.op)?;
     match args.op {
         Op::LinearCe => run_on(args, ProblemArgs::problem),
-        op => run_on(args, |problem| problem.on_logits(op)),
+        op @ (Op::LinearGrpo | Op::LinearEntropy) => run_on(args, |problem| problem.linear(op)),
+        op @ (Op::LogitsCe | Op::Grpo | Op::Entropy) => {
+            run_on(args, |problem| problem.on_logits(op))
+        }
     }
 }
 

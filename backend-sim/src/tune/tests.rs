@@ -1,6 +1,6 @@
 use super::*;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{HeadKernel, Options};
+use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options};
 use tilecast_core::program::Program;
 use tilecast_core::target::Target;
 
@@ -80,7 +80,7 @@ fn chunks_keep_to_their_share_of_the_logits_where_one_block_does() {
         for dtype in [DType::Bf16, DType::F32] {
             let problem = LinearCe::new(2048, 512, vocab, dtype, Options::default()).unwrap();
             for v in [128, 1024, 8192] {
-                let sizes = chunk_columns(&problem, v);
+                let sizes = chunk_columns(problem.head(), v);
                 assert!(!sizes.is_empty());
                 for columns in sizes {
                     let share = (columns * dtype.size_bytes()) as f64 / (vocab * 4) as f64;

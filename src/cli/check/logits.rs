@@ -1,6 +1,10 @@
 //! The ops on given logits: options as data, values drawn from a seed, tolerances from
 //! [`rounding`](tilecast::core::kernels::logits_op::rounding).
 
+mod differences;
+
+pub(super) use differences::Differences;
+
 use half::bf16;
 use tilecast::core::kernels::grpo::{self, Grpo, Ratio, Variant};
 use tilecast::core::kernels::logits_ce::{self, LogitsCe};
@@ -31,14 +35,14 @@ enum Options {
 /// One problem.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
-    name: &'static str,
+    pub(super) name: &'static str,
     options: Options,
     /// `[B, V]`
-    shape: [usize; 2],
+    pub(super) shape: [usize; 2],
     /// `None`: those of the backend.
-    blocks: Option<[usize; 2]>,
+    pub(super) blocks: Option<[usize; 2]>,
     /// Standard deviation of the logits.
-    deviation: f64,
+    pub(super) deviation: f64,
 }
 
 /// Fits no block and no vector, and is 9 sequences of 4.
@@ -53,7 +57,7 @@ pub(super) fn cases(op: Op) -> Vec<Case> {
     };
     let mut cases = match op {
         Op::LogitsCe => of_cross_entropy(warm),
-        Op::Grpo => of_policy(warm),
+        Op::Grpo | Op::LinearGrpo => of_policy(warm),
         _ => vec![
             ("plain", Options::Entropy(plain)),
             ("everything", Options::Entropy(warm)),
@@ -203,7 +207,7 @@ impl Options {
 }
 
 impl Case {
-    fn op(&self, dtype: DType) -> Result<LogitsOp, LogitsError> {
+    pub(super) fn op(&self, dtype: DType) -> Result<LogitsOp, LogitsError> {
         let [b, v] = self.shape;
         Ok(match self.options {
             Options::LogitsCe(options) => LogitsOp::LogitsCe(LogitsCe::new(b, v, dtype, options)?),
@@ -232,6 +236,17 @@ impl Case {
             DType::Bf16 => logits.map(bf16::from_f64).collect::<Vec<_>>().into(),
             _ => logits.map(|x| x as f32).collect::<Vec<_>>().into(),
         };
+        self.inputs_for(op, logits, &mut random)
+    }
+
+    /// Random inputs beside given logits.
+    pub(super) fn inputs_for(
+        &self,
+        op: LogitsOp,
+        logits: Data,
+        random: &mut Random,
+    ) -> Result<Inputs, CliError> {
+        let [b, v] = self.shape;
         let mut inputs = Inputs {
             op,
             arrays: vec![("logits", Array::new(logits, &self.shape)?)],
@@ -260,7 +275,7 @@ impl Case {
                 .push((array.name, Array::new(values, &array.dims)?));
         }
         if let Options::Grpo(options) = self.options {
-            let near = policies(&inputs, &options, &mut random)?;
+            let near = policies(&inputs, &options, random)?;
             let near = near.into_iter();
             inputs
                 .arrays
@@ -307,7 +322,7 @@ fn policies(
 }
 
 /// Exact results, with what each element may be off by.
-struct Exact {
+pub(super) struct Exact {
     values: Named,
     allowed: Named,
 }
@@ -317,9 +332,19 @@ impl Exact {
         let mut values = reference::forward(op, inputs);
         let errors = rounding::errors(op, inputs, &[], &values);
         values.push(("d_logits", reference::backward(op, inputs)));
+        let gradient = |name: &str| (name == "d_logits").then(|| op.logits().grad_dtype());
+        Self::of(values, &errors, gradient)
+    }
+
+    /// From errors in units of the f32 roundoff; `gradient` is the type of those that are rounded to one of their own.
+    pub(super) fn of(
+        values: Named,
+        errors: &Named,
+        gradient: impl Fn(&str) -> Option<DType>,
+    ) -> Self {
         let allowed = values.iter().map(|(name, values)| {
-            let rounding = match (*name, op.logits().grad_dtype()) {
-                ("d_logits", DType::Bf16) => BF16,
+            let rounding = match gradient(name) {
+                Some(DType::Bf16) => BF16,
                 _ => U,
             };
             // What underflows may have had a logarithm of up to 105 as its factor.
@@ -327,26 +352,30 @@ impl Exact {
                 let error = error * U;
                 error + rounding * (value.abs() + error) + 105.0 * SMALLEST
             };
-            let errors = of_name(&errors, name).iter();
+            let errors = of_name(errors, name).iter();
             (*name, errors.zip(values).map(allowed).collect())
         });
         let allowed = allowed.collect();
         Self { values, allowed }
     }
 
-    fn compare(&self, results: &Results) -> Vec<(&'static str, Errors)> {
-        let errors = self.values.iter().map(|(name, exact)| {
-            let found = match *name {
-                "d_logits" => results.d_logits.as_ref(),
-                _ => {
-                    let found = results.forward.iter().find(|(of, _)| of == name);
-                    found.map(|(_, array)| array)
-                }
-            };
-            let got = found.map_or_else(Vec::new, Array::to_f32);
-            (*name, Errors::of(&got, exact, of_name(&self.allowed, name)))
+    pub(super) fn compare(&self, results: &Results) -> Vec<(&'static str, Errors)> {
+        let errors = self.values.iter().map(|(name, _)| {
+            let mut all = results.forward.iter().chain(&results.gradients);
+            let found = all.find(|(of, _)| of == name);
+            let got = found.map_or_else(Vec::new, |(_, array)| array.to_f32());
+            (*name, self.errors(name, &got))
         });
         errors.collect()
+    }
+
+    /// Of one result.
+    pub(super) fn errors(&self, name: &str, got: &[f32]) -> Errors {
+        Errors::of(
+            got,
+            of_name(&self.values, name),
+            of_name(&self.allowed, name),
+        )
     }
 }
 
@@ -393,124 +422,6 @@ pub(super) fn check(
         found.differences = Some(Differences::new(op, &wide)?.errors(d_logits, seed));
     }
     Ok(found)
-}
-
-/// The gradient against central differences of the combination of outputs that the cotangents ask for, in f64: along
-/// random directions `r` of signs, as for the [fused head](super::differences).
-struct Differences {
-    op: LogitsOp,
-    inputs: logits_op::Inputs,
-    /// What is added up: an output, with its weights.
-    terms: Named,
-}
-
-impl Differences {
-    const STEP: f64 = 1e-4;
-    const DIRECTIONS: usize = 3;
-
-    /// What is differentiated is not what is computed where the op holds something without a gradient: there it takes
-    /// the values of this point.
-    fn new(op: &LogitsOp, inputs: &logits_op::Inputs) -> Result<Self, CliError> {
-        let mut found = Self {
-            op: *op,
-            inputs: inputs.clone(),
-            terms: Vec::new(),
-        };
-        for name in op.differentiable() {
-            let cotangent = inputs.vector(&format!("d_{name}"));
-            found.terms.push((name, cotangent.into()));
-        }
-        let LogitsOp::Grpo(policy) = op else {
-            return Ok(found);
-        };
-        let (logits, options) = (policy.logits(), *policy.options());
-        let here = reference::forward(op, inputs);
-        if !options.old_logp {
-            let old_logp = true;
-            let policy = grpo::Options {
-                old_logp,
-                ..options
-            };
-            let policy = Grpo::new(logits.tokens(), logits.vocab(), logits.dtype(), policy)?;
-            found.op = LogitsOp::Grpo(policy);
-            let logp = of_name(&here, "logp").to_vec();
-            found.inputs.vectors.push(("old_logp", logp));
-        }
-        if options.variant == Variant::Cispo {
-            // The clipped ratio is a weight of the log-probability.
-            let counted = inputs.vector("mask").iter().sum::<f64>().max(1.0);
-            let divisor = options.tokens_in_batch.map_or(counted, f64::from);
-            let share = if options.per_token {
-                1.0
-            } else {
-                1.0 / divisor
-            };
-            let (d_loss, advantage) = (inputs.vector("d_loss"), inputs.vector("advantage"));
-            let weight = of_name(&here, "ratio")
-                .iter()
-                .enumerate()
-                .map(|(i, ratio)| {
-                    let d_loss = d_loss[if d_loss.len() == 1 { 0 } else { i }];
-                    -share * d_loss * advantage[i] * ratio.min(f64::from(options.clip_high))
-                });
-            found.terms.push(("logp", weight.collect()));
-            let vectors = found.inputs.vectors.iter_mut();
-            let advantages = vectors.filter(|(name, _)| *name == "advantage");
-            advantages.for_each(|(_, values)| values.fill(0.0));
-        }
-        Ok(found)
-    }
-
-    fn errors(&self, gradient: &[f64], seed: u64) -> Errors {
-        let mut random = Random::new(seed);
-        let mut errors = Errors::default();
-        for _ in 0..Self::DIRECTIONS {
-            let direction: Vec<f64> = gradient.iter().map(|_| random.sign()).collect();
-            let terms = gradient.iter().zip(&direction);
-            let derivative = terms.map(|(gradient, r)| gradient * r).sum();
-            let [wide, near] = [2.0 * Self::STEP, Self::STEP].map(|step| {
-                let [ahead, back] = [step, -step].map(|step| self.at(&direction, step, |x| x));
-                (ahead - back) / (2.0 * step)
-            });
-            let tolerance = (wide - near).abs() + self.rounding(&direction) / Self::STEP;
-            errors.push(near, derivative, tolerance);
-        }
-        errors
-    }
-
-    /// The sum of the terms some steps away.
-    fn at(&self, direction: &[f64], step: f64, value: fn(f64) -> f64) -> f64 {
-        let mut inputs = self.inputs.clone();
-        for (logit, r) in inputs.logits.iter_mut().zip(direction) {
-            *logit += step * r;
-        }
-        let forward = reference::forward(&self.op, &inputs);
-        let of = |(name, weights): &(&str, Vec<f64>)| -> f64 {
-            let terms = of_name(&forward, name).iter().zip(weights);
-            terms.map(|(output, d)| value(output * d)).sum()
-        };
-        self.terms.iter().map(of).sum()
-    }
-
-    /// Rounding error of one value: that of sums over rows and columns, of terms as large as the largest logit.
-    fn rounding(&self, direction: &[f64]) -> f64 {
-        let logits = self.op.logits();
-        let largest = self
-            .inputs
-            .logits
-            .iter()
-            .fold(0.0_f64, |max, x| max.max(x.abs()));
-        let largest = largest * f64::from(logits.scale());
-        let asked: f64 = self
-            .terms
-            .iter()
-            .flat_map(|(_, d)| d)
-            .map(|d| d.abs())
-            .sum();
-        let size = self.at(direction, 0.0, f64::abs) + asked * largest;
-        let terms = (logits.tokens() + logits.vocab()) as f64;
-        rounding::K * terms.sqrt() * (f64::EPSILON / 2.0) * size
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod cases;
 mod compare;
 mod differences;
 mod head;
+mod linear;
 mod logits;
 mod tolerance;
 
@@ -57,7 +58,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     }
     let found = match args.op {
         Op::LinearCe => each(args, &CASES, head::check)?,
-        op => each(args, &logits::cases(op), logits::check)?,
+        Op::LinearGrpo | Op::LinearEntropy => each(args, &linear::cases(args.op), linear::check)?,
+        Op::LogitsCe | Op::Grpo | Op::Entropy => {
+            each(args, &logits::cases(args.op), logits::check)?
+        }
     };
     let passed = found.iter().all(Checked::passed);
     match args.json {

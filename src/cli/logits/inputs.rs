@@ -1,31 +1,30 @@
-//! What the ops on given logits read: the inputs of their programs by name, checked before data are read.
-
-use std::path::Path;
+//! What the ops on logits read: the inputs of their programs by name, checked before data are read.
 
 use tilecast::core::kernels::logits_op::LogitsOp;
-use tilecast::core::kernels::softmax::Schedule;
 use tilecast::core::program::{Array as Declared, Role};
 use tilecast::sim::execute::{Array, Data};
+use tilecast::sim::interpretation::default_target;
 
-use super::{GivenLogits, LogitsArgs};
-use crate::cli::args::{CliError, LossArgs, Op};
+use super::source::Sourced;
+use crate::cli::args::CliError;
 use crate::cli::inputs::{Floats, Source};
+use crate::cli::run::Args;
 
 /// Arrays by the names that programs use.
 pub(crate) type Arrays = Vec<(&'static str, Array)>;
 
 /// The tensors of a problem; cotangents that were not given have their default.
 #[derive(Clone, Debug)]
-pub(crate) struct Inputs {
-    pub(crate) op: LogitsOp,
+pub(crate) struct Inputs<P = LogitsOp> {
+    pub(crate) op: P,
     pub(crate) arrays: Arrays,
 }
 
-/// A problem whose logits are still in the file.
+/// A problem whose large tensors are still in the file.
 #[derive(Debug)]
-pub(crate) struct Unread {
+pub(crate) struct Unread<P> {
     source: Source,
-    pub(crate) op: LogitsOp,
+    pub(crate) op: P,
     declared: Vec<Declared>,
     /// Labels and mask, which are checked first.
     read: Arrays,
@@ -35,10 +34,9 @@ pub(crate) struct Unread {
 ///
 /// # Errors
 /// None for an op that could be made.
-pub(crate) fn declared(op: &LogitsOp) -> Result<Vec<Declared>, CliError> {
+pub(crate) fn declared<P: Sourced>(op: &P) -> Result<Vec<Declared>, CliError> {
     // Whatever the blocks are.
-    let schedule = Schedule::for_cache(op.logits(), 1, 0);
-    let program = op.forward_and_backward(&schedule)?;
+    let program = op.both(&P::smallest(default_target()))?;
     let is_read = |array: &&Declared| matches!(array.role, Role::Input | Role::InPlace);
     Ok(program.arrays().iter().filter(is_read).cloned().collect())
 }
@@ -51,42 +49,31 @@ fn default_cotangent(op: &LogitsOp, name: &str) -> Option<f32> {
     Some(if position == 0 { 1.0 } else { 0.0 })
 }
 
-impl Inputs {
+impl<P: Sourced> Inputs<P> {
     /// Opens a file and finds the problem in it; of its tensors, only labels and mask are read yet.
     ///
     /// # Errors
     /// A missing tensor, one of the wrong type or shape, a label outside the vocabulary, a mask that is not of zeros
     /// and ones, whatever the op refuses.
-    pub(crate) fn open(
-        path: &Path,
-        op: Op,
-        loss: &LossArgs,
-        options: &LogitsArgs,
-    ) -> Result<Unread, CliError> {
-        let mut source = Source::open(path, op)?;
-        let (dtype, dims) = source.matrix("logits", "[B, V]")?;
-        let logits = GivenLogits {
-            dims,
-            dtype,
-            mask: source.has("mask"),
-            in_place: false,
-        };
-        let op = options.problem(op, loss, logits)?;
+    pub(crate) fn open(args: &Args) -> Result<Unread<P>, CliError> {
+        let mut source = Source::open(&args.input, args.op)?;
+        let op = P::open(&source, args)?;
+        let tokens = op.op().logits().tokens();
         let declared = declared(&op)?;
         for array in &declared {
-            check(&source, &op, array)?;
+            check(&source, op.op(), array)?;
         }
         let has = |name: &str| declared.iter().any(|array| array.name == name);
         let mask: Option<Vec<f32>> = source.optional("mask", has("mask"))?;
         let mut read = Vec::new();
         if has("labels") {
-            let labels = source.labels(dims[0], "logits", |labels| {
-                Ok(op.check(labels, mask.as_deref())?)
+            let labels = source.labels(tokens, P::ROWS, |labels| {
+                Ok(op.op().check(labels, mask.as_deref())?)
             })?;
-            read.push(("labels", Array::new(labels, &[dims[0]])?));
+            read.push(("labels", Array::new(labels, &[tokens])?));
         }
         if let Some(mask) = mask {
-            read.push(("mask", Array::new(mask, &[dims[0]])?));
+            read.push(("mask", Array::new(mask, &[tokens])?));
         }
         Ok(Unread {
             source,
@@ -100,10 +87,9 @@ impl Inputs {
 /// Checks what the file has for an array, without reading it.
 fn check(source: &Source, op: &LogitsOp, array: &Declared) -> Result<(), CliError> {
     let dims = &array.dims[..];
-    match array.name {
-        // Checked where they are read.
-        "logits" | "labels" => return Ok(()),
-        _ => {}
+    // Matrices and labels are checked where they are found.
+    if dims.len() > 1 || array.name == "labels" {
+        return Ok(());
     }
     // One number is a scalar, to other programs.
     let found = match dims {
@@ -121,7 +107,7 @@ fn check(source: &Source, op: &LogitsOp, array: &Declared) -> Result<(), CliErro
     Err(source.missing(array.name, hint))
 }
 
-impl Unread {
+impl<P: Sourced> Unread<P> {
     /// Names in the file that mean nothing here.
     pub(crate) fn unknown_names(&self) -> Vec<String> {
         let mut names = self.source.names();
@@ -133,7 +119,7 @@ impl Unread {
     ///
     /// # Errors
     /// Memory is short, or the file changed.
-    pub(crate) fn read(self) -> Result<Inputs, CliError> {
+    pub(crate) fn read(self) -> Result<Inputs<P>, CliError> {
         let Self {
             mut source,
             op,
@@ -145,7 +131,7 @@ impl Unread {
             if arrays.iter().any(|(read, _)| *read == name) {
                 continue;
             }
-            let default = default_cotangent(&op, name).filter(|_| !source.has(name));
+            let default = default_cotangent(op.op(), name).filter(|_| !source.has(name));
             let data: Data = match default {
                 Some(value) => vec![value; len].into(),
                 None => match source.floats(name, array.dtype)? {

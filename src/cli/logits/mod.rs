@@ -1,11 +1,13 @@
-//! The ops on given logits: their options, and how they become one.
+//! The ops on logits: their options, and how they become one.
 //!
-//! The three ops are programs whose arrays have names. What is read, run and written follows from the arrays of the
+//! The three ops are programs whose arrays have names, and so are those that are fused with a head: they differ in where
+//! the logits come from, which [`source`] knows. What is read, run and written follows from the arrays of the
 //! programs alone, so there is one path for all: [`inputs`] reads, [`solve`] runs, [`run`] reports.
 
 pub(crate) mod inputs;
 pub(crate) mod run;
 pub(crate) mod solve;
+pub(crate) mod source;
 
 use clap::builder::TypedValueParser;
 use tilecast::DType;
@@ -22,7 +24,7 @@ use super::sizes::Sizes;
 
 /// Options of the ops on given logits.
 #[derive(clap::Args, Clone, Copy, Debug)]
-#[command(next_help_heading = "Ops on given logits")]
+#[command(next_help_heading = "Ops on logits")]
 pub(crate) struct LogitsArgs {
     /// Divide the logits by T
     #[arg(
@@ -124,9 +126,13 @@ impl LogitsArgs {
                 };
                 LogitsOp::LogitsCe(LogitsCe::new(b, v, dtype, options)?)
             }
-            Op::Entropy => LogitsOp::Entropy(Entropy::new(b, v, dtype, logits)?),
-            Op::Grpo => LogitsOp::Grpo(Grpo::new(b, v, dtype, self.policy(logits, given.mask)?)?),
-            Op::LinearCe => return Err(CliError::failure("linear-ce is given no logits")),
+            Op::Entropy | Op::LinearEntropy => {
+                LogitsOp::Entropy(Entropy::new(b, v, dtype, logits)?)
+            }
+            Op::Grpo | Op::LinearGrpo => {
+                LogitsOp::Grpo(Grpo::new(b, v, dtype, self.policy(logits, given.mask)?)?)
+            }
+            Op::LinearCe => return Err(CliError::failure("linear-ce has options of its own")),
         })
     }
 

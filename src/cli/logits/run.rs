@@ -1,15 +1,13 @@
-//! `run` of an op on given logits.
+//! `run` of an op on logits, given or computed by a head.
 
 use serde_json::json;
-use tilecast::Cpu;
 use tilecast::core::kernels::logits_op::LogitsOp;
-use tilecast::core::kernels::softmax::{Blocks, Schedule};
 use tilecast::sim::execute::{Array, Data};
-use tilecast::sim::interpretation::{Interpretation, logits::smallest_schedule};
+use tilecast::{Cpu, Strategy};
 
 use super::inputs::Inputs;
 use super::solve::{Results, on_cpu, on_sim, with_reference};
-use super::{given_blocks, schedule};
+use super::source::Sourced;
 use crate::cli::args::{Backend, CliError};
 use crate::cli::file::Output;
 use crate::cli::memory;
@@ -18,10 +16,10 @@ use crate::cli::run::{Args, Place};
 use crate::cli::tensors::{self, Dtype, Tensor};
 
 /// Reads, computes and writes; what is returned is for standard output.
-pub(crate) fn compute(args: &Args) -> Result<String, CliError> {
+pub(crate) fn compute<P: Sourced>(args: &Args) -> Result<String, CliError> {
     let cpu = args.machine.cpu()?;
     let output = Output::new(&args.output)?;
-    let unread = Inputs::open(&args.input, args.op, &args.loss, &args.logits)?;
+    let unread = Inputs::<P>::open(args)?;
     for name in unread.unknown_names() {
         let op = args.op.name();
         warn(format_args!(
@@ -32,18 +30,16 @@ pub(crate) fn compute(args: &Args) -> Result<String, CliError> {
     let op = unread.op;
     let (results, kernels) = match args.backend {
         Backend::Cpu => {
-            let chosen = Schedule::for_cache(op.logits(), cpu.thread_count(), cpu.cache().bytes);
-            let schedule = schedule(given_blocks(&args.schedule, None)?, chosen);
+            let schedule = P::given(args, None, op.for_cpu(&cpu))?;
             check_memory(&op, &schedule, cpu.thread_count(), backward)?;
             let results = on_cpu(&unread.read()?, &schedule, &cpu, backward)?;
             (results, Some((schedule, Place::Cpu(cpu))))
         }
         Backend::Sim => {
             let target = args.interpreter.target();
-            let given = given_blocks(&args.schedule, Some(target))?;
-            let schedule = schedule(given, smallest_schedule(target));
+            let schedule = P::given(args, Some(target), P::smallest(target))?;
             // Refused before data are read.
-            Interpretation::of_logits(&op, &schedule, backward)?.check(target)?;
+            op.interpretation(&schedule, backward)?.check(target)?;
             check_memory(&op, &schedule, 1, backward)?;
             let options = args.interpreter.options();
             let results = on_sim(&unread.read()?, &schedule, &options, backward)?;
@@ -51,7 +47,7 @@ pub(crate) fn compute(args: &Args) -> Result<String, CliError> {
         }
         Backend::Reference => {
             // As the other backends do, though nothing is cut up.
-            given_blocks(&args.schedule, None)?;
+            P::given(args, None, op.for_cpu(&cpu))?;
             (with_reference(&unread.read()?, backward)?, None)
         }
         Backend::Tpu => {
@@ -74,9 +70,9 @@ pub(crate) fn compute(args: &Args) -> Result<String, CliError> {
     })
 }
 
-fn check_memory(
-    op: &LogitsOp,
-    schedule: &Schedule,
+fn check_memory<P: Sourced>(
+    op: &P,
+    schedule: &P::Schedule,
     threads: usize,
     backward: bool,
 ) -> Result<(), CliError> {
@@ -91,21 +87,21 @@ fn check_memory(
 }
 
 /// What was done, and how long it took.
-struct Report<'a> {
+struct Report<'a, P: Sourced> {
     args: &'a Args,
-    op: &'a LogitsOp,
+    op: &'a P,
     results: &'a Results,
     /// How the kernels were cut up and where they ran; none for the reference.
-    kernels: Option<(Schedule, Place)>,
+    kernels: Option<(P::Schedule, Place)>,
 }
 
-impl Report<'_> {
+impl<P: Sourced> Report<'_, P> {
     /// The results that were asked for. A loss that is one number is a scalar.
     fn tensors(&self) -> Vec<Tensor<'_>> {
         let mut found = Vec::new();
         if self.args.schedule.pass.forward() {
             found.extend(self.results.forward.iter().map(|(name, array)| {
-                let reduced = matches!(self.op, LogitsOp::Grpo(op) if !op.options().per_token);
+                let reduced = matches!(self.op.op(), LogitsOp::Grpo(op) if !op.options().per_token);
                 let shape = match *name == "loss" && reduced {
                     true => &[],
                     false => array.dims(),
@@ -113,14 +109,14 @@ impl Report<'_> {
                 tensor(name, array, shape)
             }));
         }
-        let d_logits = self.results.d_logits.as_ref();
-        found.extend(d_logits.map(|array| tensor("d_logits", array, array.dims())));
+        let gradients = self.results.gradients.iter();
+        found.extend(gradients.map(|(name, array)| tensor(name, array, array.dims())));
         found
     }
 
     /// The name of what the op is for, and its mean.
     fn mean(&self) -> (&'static str, f64) {
-        let name = self.op.differentiable()[0];
+        let name = self.op.op().differentiable()[0];
         let found = self.results.forward.iter().find(|(of, _)| *of == name);
         let values = found.map_or_else(Vec::new, |(_, array)| array.to_f32());
         let sum: f64 = values.iter().copied().map(f64::from).sum();
@@ -129,11 +125,11 @@ impl Report<'_> {
 
     fn tokens_per_s(&self) -> f64 {
         let time_s = self.results.forward_s + self.results.backward_s.unwrap_or(0.0);
-        self.op.logits().tokens() as f64 / time_s
+        self.op.op().logits().tokens() as f64 / time_s
     }
 
     fn line(&self) -> String {
-        let logits = self.op.logits();
+        let logits = self.op.op().logits();
         let place = self.kernels.as_ref();
         let place = place.map_or_else(String::new, |(_, place)| place.text());
         let backward = match self.results.backward_s {
@@ -141,8 +137,10 @@ impl Report<'_> {
             None => String::new(),
         };
         let (name, mean) = self.mean();
+        let head = self.op.head();
+        let hidden = head.map_or_else(String::new, |head| format!("H={} ", head.hidden()));
         format!(
-            "{} on {}{place}: B={} V={} {}: mean {name} {mean:.6}, forward {:.4} s{backward}, {:.0} tokens/s",
+            "{} on {}{place}: B={} {hidden}V={} {}: mean {name} {mean:.6}, forward {:.4} s{backward}, {:.0} tokens/s",
             self.args.op.name(),
             self.args.backend.name(),
             logits.tokens(),
@@ -154,16 +152,20 @@ impl Report<'_> {
     }
 
     fn json(&self) -> serde_json::Value {
-        let logits = self.op.logits();
-        let blocks = |Blocks { b, v, .. }| json!({ "b": b, "v": v });
-        let schedule = self.kernels.as_ref().map(|(schedule, _)| schedule);
+        let logits = self.op.op().logits();
+        let schedule = self
+            .kernels
+            .as_ref()
+            .map(|(schedule, _)| P::shown(schedule));
+        let (blocks, strategy) = schedule.unzip();
+        let [forward, backward] = [0, 1].map(|pass| blocks.map(|blocks| blocks[pass]));
         let place = self.kernels.as_ref().map(|(_, place)| place);
         let (cpu, interpreter) = (
             place.and_then(Place::cpu),
             place.and_then(Place::interpreter),
         );
         let (name, mean) = self.mean();
-        json!({
+        let mut report = json!({
             "op": self.args.op.name(),
             "backend": self.args.backend.name(),
             "dtype": logits.dtype().name(),
@@ -173,13 +175,19 @@ impl Report<'_> {
             "threads": cpu.map(Cpu::thread_count),
             "target": interpreter.map(|interpreter| interpreter.target().name),
             "seed": interpreter.and_then(|interpreter| interpreter.seed),
-            "blocks": schedule.map(|schedule| blocks(schedule.forward)),
-            "backward_blocks": schedule.map(|schedule| blocks(schedule.backward)),
+            "blocks": forward,
+            "backward_blocks": backward,
             name: mean,
             "forward_s": self.results.forward_s,
             "backward_s": self.results.backward_s,
             "tokens_per_s": self.tokens_per_s(),
-        })
+        });
+        if let Some(head) = self.op.head() {
+            report["shape"]["hidden"] = head.hidden().into();
+            let strategy: Option<Strategy> = strategy.flatten();
+            report["strategy"] = strategy.map(Strategy::name).into();
+        }
+        report
     }
 }
 

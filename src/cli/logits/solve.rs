@@ -1,17 +1,17 @@
-//! Runs an op on given logits on tensors in memory, on one backend or another.
+//! Runs an op on logits on tensors in memory, on one backend or another.
 
 use std::time::Instant;
 
 use half::bf16;
-use tilecast::core::kernels::logits_op::{self, reference};
-use tilecast::core::kernels::softmax::{Schedule, SoftmaxKernel};
-use tilecast::core::program::{Program, Role};
+use tilecast::core::kernels::logits_op::Named;
+use tilecast::core::program::{Kernel, Program, Role};
 use tilecast::cpu::array::ArrayRef;
 use tilecast::sim::execute::{self, Array, Data};
-use tilecast::sim::interpretation::Interpretation;
+use tilecast::sim::interpretation::default_target;
 use tilecast::{ArrayMut, Cpu, DType};
 
 use super::inputs::{Arrays, Inputs};
+use super::source::Sourced;
 use crate::cli::args::CliError;
 use crate::cli::inputs::widen;
 use crate::cli::solve::narrow;
@@ -21,8 +21,8 @@ use crate::cli::solve::narrow;
 pub(crate) struct Results {
     /// Of the forward pass.
     pub(crate) forward: Arrays,
-    /// `None` without a backward pass.
-    pub(crate) d_logits: Option<Array>,
+    /// Of the backward pass; none without one.
+    pub(crate) gradients: Arrays,
     pub(crate) forward_s: f64,
     /// `None` without a backward pass.
     pub(crate) backward_s: Option<f64>,
@@ -39,25 +39,23 @@ impl Results {
         let forward_s = start.elapsed().as_secs_f64();
         let mut results = Self {
             forward,
-            d_logits: None,
+            gradients: Vec::new(),
             forward_s,
             backward_s: None,
         };
         if let Some(backward) = backward {
             let start = Instant::now();
-            let mut found = backward(&results.forward)?.into_iter();
+            results.gradients = backward(&results.forward)?;
             results.backward_s = Some(start.elapsed().as_secs_f64());
-            let d_logits = found.find(|(name, _)| *name == "d_logits");
-            results.d_logits = d_logits.map(|(_, array)| array);
         }
         Ok(results)
     }
 }
 
 /// Runs the kernels on this machine.
-pub(crate) fn on_cpu(
-    inputs: &Inputs,
-    schedule: &Schedule,
+pub(crate) fn on_cpu<P: Sourced>(
+    inputs: &Inputs<P>,
+    schedule: &P::Schedule,
     cpu: &Cpu,
     backward: bool,
 ) -> Result<Results, CliError> {
@@ -70,8 +68,8 @@ pub(crate) fn on_cpu(
     Results::of(|| on_arrays(&forward, known.iter(), cpu), backward)
 }
 
-fn on_arrays<'a>(
-    program: &Program<SoftmaxKernel>,
+fn on_arrays<'a, K: Kernel + Sync>(
+    program: &Program<K>,
     arrays: impl Iterator<Item = &'a (&'static str, Array)> + Clone,
     cpu: &Cpu,
 ) -> Result<Arrays, CliError> {
@@ -115,13 +113,13 @@ fn on_arrays<'a>(
 }
 
 /// Interprets the kernels as the TPU compiler would get them.
-pub(crate) fn on_sim(
-    inputs: &Inputs,
-    schedule: &Schedule,
+pub(crate) fn on_sim<P: Sourced>(
+    inputs: &Inputs<P>,
+    schedule: &P::Schedule,
     options: &execute::Options,
     backward: bool,
 ) -> Result<Results, CliError> {
-    let kernels = Interpretation::of_logits(&inputs.op, schedule, backward)?;
+    let kernels = inputs.op.interpretation(schedule, backward)?;
     let known = &inputs.arrays;
     Results::of(
         || Ok(kernels.forward(known, options)?),
@@ -130,40 +128,42 @@ pub(crate) fn on_sim(
 }
 
 /// Runs the f64 reference; results are rounded once, at the end.
-pub(crate) fn with_reference(inputs: &Inputs, backward: bool) -> Result<Results, CliError> {
+pub(crate) fn with_reference<P: Sourced>(
+    inputs: &Inputs<P>,
+    backward: bool,
+) -> Result<Results, CliError> {
     let (op, wide) = (&inputs.op, widened(inputs));
-    let dims = [op.logits().tokens(), op.logits().vocab()];
-    let forward = || {
-        let outputs = reference::forward(op, &wide).into_iter();
-        let rounded = outputs.map(|(name, values)| {
-            let dims = [values.len()];
-            Ok((name, Array::new(narrow(&values), &dims)?))
+    let declared = op.both(&P::smallest(default_target()))?;
+    let rounded = |outputs: Named| -> Result<Arrays, CliError> {
+        let rounded = outputs.into_iter().map(|(name, values)| {
+            let found = declared.arrays().iter().find(|array| array.name == name);
+            let missing = || CliError::failure(format_args!("no kernel writes {name}"));
+            let array = found.ok_or_else(missing)?;
+            let data: Data = match array.dtype {
+                DType::Bf16 => {
+                    let rounded = values.iter().map(|&x| bf16::from_f64(x));
+                    rounded.collect::<Vec<_>>().into()
+                }
+                _ => narrow(&values).into(),
+            };
+            Ok((name, Array::new(data, &array.dims)?))
         });
         rounded.collect()
     };
-    let backward = backward.then_some(|_: &Arrays| {
-        let d_logits = reference::backward(op, &wide);
-        let data: Data = match op.logits().grad_dtype() {
-            DType::Bf16 => {
-                let rounded = d_logits.iter().map(|&x| bf16::from_f64(x));
-                rounded.collect::<Vec<_>>().into()
-            }
-            _ => narrow(&d_logits).into(),
-        };
-        Ok(vec![("d_logits", Array::new(data, &dims)?)])
-    });
-    Results::of(forward, backward)
+    Results::of(
+        || rounded(op.exact_forward(&wide)),
+        backward.then_some(|_: &Arrays| rounded(op.exact_backward(&wide))),
+    )
 }
 
 /// The inputs of the reference.
-pub(crate) fn widened(inputs: &Inputs) -> logits_op::Inputs {
-    let mut wide = logits_op::Inputs::default();
+pub(crate) fn widened<P: Sourced>(inputs: &Inputs<P>) -> P::Wide {
+    let (mut labels, mut arrays) = (Vec::new(), Vec::new());
     for (name, array) in &inputs.arrays {
-        match (*name, array.data()) {
-            ("logits", _) => wide.logits = widen(&array.to_f32()),
-            (_, Data::I32(labels)) => wide.labels.clone_from(labels),
-            (name, _) => wide.vectors.push((name, widen(&array.to_f32()))),
+        match array.data() {
+            Data::I32(data) => labels.clone_from(data),
+            _ => arrays.push((*name, widen(&array.to_f32()))),
         }
     }
-    wide
+    P::widened(labels, arrays)
 }

@@ -8,6 +8,7 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::HeadKernel;
 use tilecast::core::program::{Array, Program, Role};
 use tilecast::core::target::Target;
+use tilecast::tpu::lower::F32Products;
 use tilecast::tpu::pjrt::{
     Client, CompileOptions, Device, DeviceBuffer, HOW_TO_GET_LIBTPU, HostArray, PjrtError, Plugin,
     generation_of,
@@ -16,7 +17,7 @@ use tilecast::{DType, Forward, Gradient, Gradients, Schedule};
 
 use super::TpuArgs;
 use crate::cli::args::{CliError, Pass, ScheduleArgs};
-use crate::cli::emission::{Emission, Wanted};
+use crate::cli::emission::{Emission, Wanted, stablehlo};
 use crate::cli::inputs::{Floats, Inputs};
 use crate::cli::solve::{Results, cotangents, narrow};
 
@@ -65,6 +66,7 @@ pub(crate) fn run(
         client: &client,
         device,
         emission: &emission,
+        products: wanted.products,
         arrays: HashMap::new(),
     };
     run.upload(inputs)?;
@@ -102,6 +104,7 @@ struct Run<'c, 'e> {
     client: &'c Client,
     device: Device<'c>,
     emission: &'e Emission,
+    products: F32Products,
     /// What is on the device, by the names that programs use.
     arrays: HashMap<&'static str, DeviceBuffer<'c>>,
 }
@@ -175,7 +178,7 @@ impl Run<'_, '_> {
     fn run(&mut self, pass: Pass) -> Result<f64, CliError> {
         let program = self.emission.program(pass)?;
         let limit = self.emission.vmem_limit_bytes;
-        let text = self.emission.stablehlo(&program, limit)?;
+        let text = stablehlo(&program, self.products, limit)?;
         let loaded = self
             .client
             .compile(text.as_bytes(), &CompileOptions::default());
