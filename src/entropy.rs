@@ -1,9 +1,12 @@
-//! Entropy of given logits as a call on borrowed slices.
+//! Entropy of given logits, or of those of a head, as a call on borrowed slices.
 
+use tilecast_core::DType;
 use tilecast_core::kernels::entropy as kernel;
+use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_core::kernels::softmax::LogitsOptions;
 use tilecast_cpu::array::ArrayRef;
 
+use crate::head::{Head, head_forms};
 use crate::linear_ce::{Error, Matrix, vector};
 use crate::logits::{Place, Setting, backward_forms, common_options, or_filled, shape};
 
@@ -54,13 +57,14 @@ impl Entropy {
     pub fn forward(&self, logits: Matrix<'_>) -> Result<Forward, Error> {
         let problem = self.problem(&logits.array, false)?;
         let program = problem.forward(&self.setting.schedule_for(problem.logits()))?;
-        let b = problem.logits().tokens();
-        let outputs = [("entropy", b), ("lse", b)];
-        let [entropy, lse] = (self.setting).forward(&program, &logits, Vec::new(), outputs)?;
-        Ok(Forward { entropy, lse })
+        let outputs = self.outputs(problem.logits().tokens());
+        let inputs = self.forward_inputs()?;
+        let found = (self.setting).forward(&program, &logits, inputs, outputs)?;
+        Ok(Self::forward_from(found))
     }
 
     backward_forms!(Cotangents);
+    head_forms!(Cotangents);
 
     fn backward_at(
         &self,
@@ -69,20 +73,59 @@ impl Entropy {
         cotangents: Cotangents<'_>,
     ) -> Result<(), Error> {
         let problem = self.problem(&place.logits(), place.in_place())?;
-        let d_entropy = or_filled(cotangents.d_entropy, 1.0, problem.logits().tokens());
-        let inputs = vec![
-            ("lse", vector(&forward.lse)?),
-            ("entropy", vector(&forward.entropy)?),
-            ("d_entropy", vector(&d_entropy)?),
-        ];
+        let cotangents = self.filled(cotangents, problem.logits().tokens());
+        let inputs = self.backward_inputs(forward, &cotangents)?;
         let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
         self.setting.backward(&program, place, inputs)
     }
 
+    /// Names and lengths of the outputs.
+    fn outputs(&self, b: usize) -> [(&'static str, usize); 2] {
+        [("entropy", b), ("lse", b)]
+    }
+
+    fn forward_from([entropy, lse]: [Vec<f32>; 2]) -> Forward {
+        Forward { entropy, lse }
+    }
+
+    /// The one given, or its default.
+    fn filled(&self, cotangents: Cotangents<'_>, b: usize) -> Vec<f32> {
+        or_filled(cotangents.d_entropy, 1.0, b)
+    }
+
+    fn forward_inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'static>)>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn backward_inputs<'i>(
+        &self,
+        forward: &'i Forward,
+        d_entropy: &'i [f32],
+    ) -> Result<Vec<(&'static str, ArrayRef<'i>)>, Error> {
+        Ok(vec![
+            ("lse", vector(&forward.lse)?),
+            ("entropy", vector(&forward.entropy)?),
+            ("d_entropy", vector(d_entropy)?),
+        ])
+    }
+
     fn problem(&self, logits: &ArrayRef<'_>, in_place: bool) -> Result<kernel::Entropy, Error> {
+        self.problem_of(shape(logits)?, logits.dtype(), in_place)
+    }
+
+    fn of_head(&self, head: &Head<'_>) -> Result<LogitsOp, Error> {
+        let ([b, _, v], dtype) = head.dims()?;
+        Ok(LogitsOp::Entropy(self.problem_of([b, v], dtype, false)?))
+    }
+
+    fn problem_of(
+        &self,
+        [b, v]: [usize; 2],
+        dtype: DType,
+        in_place: bool,
+    ) -> Result<kernel::Entropy, Error> {
         let mut options = self.options.logits;
         options.in_place = in_place;
-        let [b, v] = shape(logits)?;
-        Ok(kernel::Entropy::new(b, v, logits.dtype(), options)?)
+        Ok(kernel::Entropy::new(b, v, dtype, options)?)
     }
 }

@@ -1,9 +1,12 @@
-//! The clipped policy loss of given logits as a call on borrowed slices.
+//! The clipped policy loss, of given logits or of those of a head, as a call on borrowed slices.
 
+use tilecast_core::DType;
 use tilecast_core::kernels::grpo as kernel;
 use tilecast_core::kernels::grpo::{Options, Ratio, Variant};
+use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_cpu::array::ArrayRef;
 
+use crate::head::{Head, head_forms};
 use crate::linear_ce::{Error, Matrix, vector};
 use crate::logits::{Place, Setting, backward_forms, common_options, or_filled, shape};
 
@@ -163,28 +166,14 @@ impl<'a> Grpo<'a> {
     pub fn forward(&self, logits: Matrix<'_>) -> Result<Forward, Error> {
         let problem = self.problem(&logits.array, false)?;
         let program = problem.forward(&self.setting.schedule_for(problem.logits()))?;
-        let b = problem.logits().tokens();
-        let outputs = [
-            ("loss", if self.options.per_token { b } else { 1 }),
-            ("logp", b),
-            ("ratio", b),
-            ("is_clipped", b),
-            ("entropy", b),
-            ("lse", b),
-        ];
-        let [loss, logp, ratio, is_clipped, entropy, lse] =
-            (self.setting).forward(&program, &logits, self.inputs()?, outputs)?;
-        Ok(Forward {
-            loss,
-            logp,
-            ratio,
-            is_clipped,
-            entropy,
-            lse,
-        })
+        let outputs = self.outputs(problem.logits().tokens());
+        let inputs = self.forward_inputs()?;
+        let found = (self.setting).forward(&program, &logits, inputs, outputs)?;
+        Ok(Self::forward_from(found))
     }
 
     backward_forms!(Cotangents);
+    head_forms!(Cotangents);
 
     fn backward_at(
         &self,
@@ -193,27 +182,65 @@ impl<'a> Grpo<'a> {
         cotangents: Cotangents<'_>,
     ) -> Result<(), Error> {
         let problem = self.problem(&place.logits(), place.in_place())?;
-        let b = problem.logits().tokens();
-        let losses = if self.options.per_token { b } else { 1 };
-        let d_loss = or_filled(cotangents.d_loss, 1.0, losses);
-        let d_logp = or_filled(cotangents.d_logp, 0.0, b);
-        let d_ratio = or_filled(cotangents.d_ratio, 0.0, b);
-        let d_entropy = or_filled(cotangents.d_entropy, 0.0, b);
-        let mut inputs = self.inputs()?;
-        inputs.extend([
-            ("lse", vector(&forward.lse)?),
-            ("entropy", vector(&forward.entropy)?),
-            ("logp", vector(&forward.logp)?),
-            ("d_loss", vector(&d_loss)?),
-            ("d_logp", vector(&d_logp)?),
-            ("d_ratio", vector(&d_ratio)?),
-            ("d_entropy", vector(&d_entropy)?),
-        ]);
+        let cotangents = self.filled(cotangents, problem.logits().tokens());
+        let inputs = self.backward_inputs(forward, &cotangents)?;
         let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
         self.setting.backward(&program, place, inputs)
     }
 
-    fn inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'a>)>, Error> {
+    /// Names and lengths of the outputs.
+    fn outputs(&self, b: usize) -> [(&'static str, usize); 6] {
+        [
+            ("loss", if self.options.per_token { b } else { 1 }),
+            ("logp", b),
+            ("ratio", b),
+            ("is_clipped", b),
+            ("entropy", b),
+            ("lse", b),
+        ]
+    }
+
+    fn forward_from([loss, logp, ratio, is_clipped, entropy, lse]: [Vec<f32>; 6]) -> Forward {
+        Forward {
+            loss,
+            logp,
+            ratio,
+            is_clipped,
+            entropy,
+            lse,
+        }
+    }
+
+    /// Those given and the defaults of the others.
+    fn filled(&self, cotangents: Cotangents<'_>, b: usize) -> [Vec<f32>; 4] {
+        let losses = if self.options.per_token { b } else { 1 };
+        [
+            or_filled(cotangents.d_loss, 1.0, losses),
+            or_filled(cotangents.d_logp, 0.0, b),
+            or_filled(cotangents.d_ratio, 0.0, b),
+            or_filled(cotangents.d_entropy, 0.0, b),
+        ]
+    }
+
+    fn backward_inputs<'i>(
+        &'i self,
+        forward: &'i Forward,
+        [d_loss, d_logp, d_ratio, d_entropy]: &'i [Vec<f32>; 4],
+    ) -> Result<Vec<(&'static str, ArrayRef<'i>)>, Error> {
+        let mut inputs = self.forward_inputs()?;
+        inputs.extend([
+            ("lse", vector(&forward.lse)?),
+            ("entropy", vector(&forward.entropy)?),
+            ("logp", vector(&forward.logp)?),
+            ("d_loss", vector(d_loss)?),
+            ("d_logp", vector(d_logp)?),
+            ("d_ratio", vector(d_ratio)?),
+            ("d_entropy", vector(d_entropy)?),
+        ]);
+        Ok(inputs)
+    }
+
+    fn forward_inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'a>)>, Error> {
         let mut inputs = vec![
             ("labels", vector(self.labels)?),
             ("advantage", vector(self.advantage)?),
@@ -231,14 +258,27 @@ impl<'a> Grpo<'a> {
     }
 
     fn problem(&self, logits: &ArrayRef<'_>, in_place: bool) -> Result<kernel::Grpo, Error> {
+        self.problem_of(shape(logits)?, logits.dtype(), in_place)
+    }
+
+    fn of_head(&self, head: &Head<'_>) -> Result<LogitsOp, Error> {
+        let ([b, _, v], dtype) = head.dims()?;
+        Ok(LogitsOp::Grpo(self.problem_of([b, v], dtype, false)?))
+    }
+
+    fn problem_of(
+        &self,
+        [b, v]: [usize; 2],
+        dtype: DType,
+        in_place: bool,
+    ) -> Result<kernel::Grpo, Error> {
         let mut options = Options {
             old_logp: self.old_logp.is_some(),
             mask: self.mask.is_some(),
             ..self.options
         };
         options.logits.in_place = in_place;
-        let [b, v] = shape(logits)?;
-        let problem = kernel::Grpo::new(b, v, logits.dtype(), options)?;
+        let problem = kernel::Grpo::new(b, v, dtype, options)?;
         if let Some(mask) = self.mask {
             problem.check_mask(mask)?;
         }

@@ -2,7 +2,8 @@
 //!
 //! The main op of this version is the fused linear softmax cross-entropy: the loss of a language-model
 //! head, with gradients, without ever storing the `tokens x vocabulary` logits. For logits that are
-//! there already, [`logits_ce`], [`entropy`] and [`grpo`] read them once in each direction.
+//! there already, [`logits_ce`], [`entropy`] and [`grpo`] read them once in each direction; the latter two
+//! also take a [`Head`] in their place, and then no logits are stored either.
 //!
 //! ```
 //! use tilecast::{Cotangents, Matrix, Reduction, linear_ce};
@@ -31,10 +32,12 @@
 
 pub mod entropy;
 pub mod grpo;
+mod head;
 mod linear_ce;
 mod logits;
 pub mod logits_ce;
 
+pub use head::Head;
 pub use linear_ce::{
     Cotangents, Error, Forward, Gradient, Gradients, GradientsMut, LinearCe, Matrix, linear_ce,
 };

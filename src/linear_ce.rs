@@ -41,6 +41,29 @@ impl<'a> Matrix<'a> {
     fn dims(&self) -> [usize; 2] {
         [self.array.dims()[0], self.array.dims()[1]]
     }
+
+    /// `[B, H, V]` of hidden states and the head `w`, and the type of both.
+    pub(crate) fn times(&self, w: &Self) -> Result<([usize; 3], DType), Error> {
+        let ([b, h], [w_hidden, v]) = (self.dims(), w.dims());
+        if h != w_hidden {
+            return Err(Error::Mismatch {
+                what: "the number of rows of w",
+                got: w_hidden.to_string(),
+                with: "the number of columns of x",
+                expected: h.to_string(),
+            });
+        }
+        let dtype = self.array.dtype();
+        if dtype != w.array.dtype() {
+            return Err(Error::Mismatch {
+                what: "the type of w",
+                got: w.array.dtype().to_string(),
+                with: "that of x",
+                expected: dtype.to_string(),
+            });
+        }
+        Ok(([b, h, v], dtype))
+    }
 }
 
 /// Why a loss cannot be computed.
@@ -192,6 +215,27 @@ pub struct Gradients {
     pub dbias: Option<Vec<f32>>,
 }
 
+impl Gradients {
+    pub(crate) fn zeros([b, h, v]: [usize; 3], dtype: DType, bias: bool) -> Self {
+        Self {
+            dx: Gradient::zeros(dtype, b * h),
+            dw: Gradient::zeros(dtype, h * v),
+            dbias: bias.then(|| vec![0.0; v]),
+        }
+    }
+
+    pub(crate) fn as_arrays(
+        &mut self,
+        [b, h, v]: [usize; 3],
+    ) -> Result<GradientsMut<'_>, ArrayError> {
+        Ok(GradientsMut {
+            dx: self.dx.as_array(&[b, h])?,
+            dw: self.dw.as_array(&[h, v])?,
+            dbias: self.dbias.as_deref_mut(),
+        })
+    }
+}
+
 /// Where to write gradients; see [`LinearCe::backward_into`].
 #[derive(Debug)]
 pub struct GradientsMut<'a> {
@@ -201,6 +245,18 @@ pub struct GradientsMut<'a> {
     pub dw: ArrayMut<'a>,
     /// `[V]`; given exactly if there is a bias.
     pub dbias: Option<&'a mut [f32]>,
+}
+
+impl<'a> GradientsMut<'a> {
+    /// By the names of a program.
+    pub(crate) fn outputs(self) -> Result<Vec<(&'static str, ArrayMut<'a>)>, ArrayError> {
+        let mut outputs = vec![("dx", self.dx), ("dw", self.dw)];
+        if let Some(dbias) = self.dbias {
+            let len = dbias.len();
+            outputs.push(("dbias", ArrayMut::new(dbias, &[len])?));
+        }
+        Ok(outputs)
+    }
 }
 
 impl<'a> LinearCe<'a> {
@@ -300,18 +356,10 @@ impl<'a> LinearCe<'a> {
     /// As for [`LinearCe::forward`].
     pub fn backward(&self, lse: &[f32], cotangents: Cotangents<'_>) -> Result<Gradients, Error> {
         let problem = self.problem()?;
-        let (b, h, v) = (problem.tokens(), problem.hidden(), problem.vocab());
-        let dtype = problem.grad_dtype();
-        let mut dx = Gradient::zeros(dtype, b * h);
-        let mut dw = Gradient::zeros(dtype, h * v);
-        let mut dbias = self.bias.map(|_| vec![0.0; v]);
-        let out = GradientsMut {
-            dx: dx.as_array(&[b, h])?,
-            dw: dw.as_array(&[h, v])?,
-            dbias: dbias.as_deref_mut(),
-        };
-        self.backward_into(lse, cotangents, out)?;
-        Ok(Gradients { dx, dw, dbias })
+        let dims = [problem.tokens(), problem.hidden(), problem.vocab()];
+        let mut gradients = Gradients::zeros(dims, problem.grad_dtype(), self.bias.is_some());
+        self.backward_into(lse, cotangents, gradients.as_arrays(dims)?)?;
+        Ok(gradients)
     }
 
     /// Like [`LinearCe::backward`], into memory of the caller, of any strides.
@@ -348,36 +396,14 @@ impl<'a> LinearCe<'a> {
             ("d_loss", vector(d_loss)?),
             ("d_lse", vector(d_lse)?),
         ]);
-        let mut outputs = vec![("dx", out.dx), ("dw", out.dw)];
-        if let Some(dbias) = out.dbias {
-            let len = dbias.len();
-            outputs.push(("dbias", ArrayMut::new(dbias, &[len])?));
-        }
         let program = problem.backward(&self.schedule_for(&problem))?;
-        self.cpu.run(&program, &inputs, outputs)?;
+        self.cpu.run(&program, &inputs, out.outputs()?)?;
         Ok(())
     }
 
     /// The op on these shapes.
     fn problem(&self) -> Result<kernel::LinearCe, Error> {
-        let ([b, h], [w_hidden, v]) = (self.x.dims(), self.w.dims());
-        if h != w_hidden {
-            return Err(Error::Mismatch {
-                what: "the number of rows of w",
-                got: w_hidden.to_string(),
-                with: "the number of columns of x",
-                expected: h.to_string(),
-            });
-        }
-        let dtype = self.x.array.dtype();
-        if dtype != self.w.array.dtype() {
-            return Err(Error::Mismatch {
-                what: "the type of w",
-                got: self.w.array.dtype().to_string(),
-                with: "that of x",
-                expected: dtype.to_string(),
-            });
-        }
+        let ([b, h, v], dtype) = self.x.times(&self.w)?;
         let options = Options {
             bias: self.bias.is_some(),
             weight: self.weight.is_some(),

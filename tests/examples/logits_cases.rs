@@ -1,28 +1,35 @@
-//! Writes what the CPU backend computes for the ops on logits, with its inputs, for other languages to check.
+//! Writes what the CPU backend computes for the ops on logits, given and of a head, with its inputs, for other languages
+//! to check.
 //!
 //! `cargo run -p tilecast-tests --release --example logits_cases -- FOLDER` writes `FOLDER/cases.json` and
 //! the arrays it names, little-endian without header; `tests/python/compare_logits.py` reads them.
 
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 use half::bf16;
 use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
+use tilecast::core::kernels::head::{HeadOptions, Strategy};
 use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::softmax::LogitsOptions;
 use tilecast_tests::OnCpu;
-use tilecast_tests::logits::{Case, Column, Op};
+use tilecast_tests::linear;
+use tilecast_tests::logits::{Case, Column, Data, Op, Outputs};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args()
         .nth(1)
         .ok_or("usage: logits_cases FOLDER")?;
     let folder = Path::new(&folder);
     fs::create_dir_all(folder)?;
     let mut records = Vec::new();
-    for (i, case) in cases().into_iter().enumerate() {
-        records.push(write(folder, i, &case)?);
+    for case in cases() {
+        records.push(write_given(folder, records.len(), &case)?);
+    }
+    for case in linear_cases() {
+        records.push(write_linear(folder, records.len(), &case)?);
     }
     fs::write(
         folder.join("cases.json"),
@@ -32,8 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Every option alone and all together, in both types.
-fn cases() -> Vec<Case> {
+/// Every option alone and all together.
+fn ops() -> Vec<Op> {
     let logits = LogitsOptions {
         temperature: 0.7,
         ..LogitsOptions::default()
@@ -102,6 +109,11 @@ fn cases() -> Vec<Case> {
             ops.push(Op::Grpo(options));
         }
     }
+    ops
+}
+
+/// On given logits, in both types.
+fn cases() -> Vec<Case> {
     let both = |op| {
         let case = Case {
             shape: [36, 1301],
@@ -110,45 +122,125 @@ fn cases() -> Vec<Case> {
         };
         [case.clone(), case.bf16()]
     };
-    ops.into_iter().flat_map(both).collect()
+    ops().into_iter().flat_map(both).collect()
+}
+
+/// The same on the logits of a head, plain and with everything it can have, but for what `linear-ce` is for.
+fn linear_cases() -> Vec<linear::Case> {
+    let plain = HeadOptions {
+        delta_dtype: Some(DType::F32),
+        ..HeadOptions::default()
+    };
+    let everything = HeadOptions {
+        bias: true,
+        soft_cap: Some(5.0),
+        ..plain
+    };
+    let case = |op, head| {
+        let case = linear::Case::new("", op).shape([36, 67, 1301], [16, 32, 256]);
+        let case = linear::Case { head, ..case };
+        [case.clone(), case.bf16()]
+    };
+    let ops = ops()
+        .into_iter()
+        .filter(|op| !matches!(op, Op::LogitsCe(_)));
+    ops.flat_map(|op| {
+        [plain, everything]
+            .into_iter()
+            .flat_map(move |head| case(op, head))
+    })
+    .collect()
 }
 
 /// Runs a case, writes its arrays and returns its record.
-fn write(folder: &Path, i: usize, case: &Case) -> Result<String, Box<dyn std::error::Error>> {
+fn write_given(folder: &Path, i: usize, case: &Case) -> Result<String, Box<dyn Error>> {
     let data = case.data();
     let outputs = Column::Cpu(OnCpu::best(2)).run(case, &data)?;
-    let mut arrays = Vec::new();
-    let mut write = |name: &str, dtype: DType, bytes: Vec<u8>| -> std::io::Result<()> {
-        let file = format!("{i}.{name}.{dtype}");
-        fs::write(folder.join(&file), bytes)?;
-        arrays.push(format!("\"{name}\": \"{file}\""));
-        Ok(())
+    let record = Record {
+        case,
+        of: String::new(),
+        matrices: vec![("logits", case.dtype, &data.logits)],
+        data: &data,
+        outputs: &outputs,
     };
-    let f32s = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let stored = |values: &[f32]| match case.dtype {
-        DType::Bf16 => (values.iter())
-            .flat_map(|&x| bf16::from_f32(x).to_le_bytes())
-            .collect(),
-        _ => f32s(values),
-    };
-    let labels = data.labels.iter().flat_map(|x| x.to_le_bytes()).collect();
-    write("logits", case.dtype, stored(&data.logits))?;
-    write("labels", DType::I32, labels)?;
-    for (name, values) in &data.vectors {
-        write(name, DType::F32, f32s(values))?;
+    record.write(folder, i)
+}
+
+/// The same on the logits of a head.
+fn write_linear(folder: &Path, i: usize, case: &linear::Case) -> Result<String, Box<dyn Error>> {
+    let data = case.data();
+    let column = Column::Cpu(OnCpu::best(2));
+    let outputs = linear::run(case, &data, column, Strategy::Streaming)?;
+    let dtype = case.op.dtype;
+    let mut matrices = vec![("x", dtype, &data.x), ("w", dtype, &data.w)];
+    if case.head.bias {
+        matrices.push(("bias", DType::F32, &data.bias));
     }
-    for (name, values) in &outputs {
-        match *name {
-            "d_logits" => write("out.d_logits", case.dtype, stored(values))?,
-            _ => write(&format!("out.{name}"), DType::F32, f32s(values))?,
+    let record = Record {
+        case: &case.op,
+        of: format!(
+            "\"hidden\": {}, \"soft_cap\": {}, ",
+            case.hidden,
+            or_null(case.head.soft_cap)
+        ),
+        matrices,
+        data: &data.of_rows,
+        outputs: &outputs,
+    };
+    record.write(folder, i)
+}
+
+/// What is written of a case.
+struct Record<'a> {
+    case: &'a Case,
+    /// What there is to say of the source of the logits, as JSON.
+    of: String,
+    /// What the logits are, or are made of.
+    matrices: Vec<(&'a str, DType, &'a Vec<f32>)>,
+    /// Everything beside them.
+    data: &'a Data,
+    outputs: &'a Outputs,
+}
+
+impl Record<'_> {
+    fn write(&self, folder: &Path, i: usize) -> Result<String, Box<dyn Error>> {
+        let mut arrays = Vec::new();
+        let mut write = |name: &str, dtype: DType, values: &[f32]| -> std::io::Result<()> {
+            let bytes: Vec<u8> = match dtype {
+                DType::Bf16 => (values.iter())
+                    .flat_map(|&x| bf16::from_f32(x).to_le_bytes())
+                    .collect(),
+                _ => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            };
+            let file = format!("{i}.{name}.{dtype}");
+            fs::write(folder.join(&file), bytes)?;
+            arrays.push(format!("\"{name}\": \"{file}\""));
+            Ok(())
+        };
+        for (name, dtype, values) in &self.matrices {
+            write(name, *dtype, values)?;
         }
+        for (name, values) in &self.data.vectors {
+            write(name, DType::F32, values)?;
+        }
+        for (name, values) in self.outputs {
+            let dtype = match *name {
+                "d_logits" | "dx" | "dw" => self.case.dtype,
+                _ => DType::F32,
+            };
+            write(&format!("out.{name}"), dtype, values)?;
+        }
+        let labels = self.data.labels.iter().flat_map(|x| x.to_le_bytes());
+        let file = format!("{i}.labels.i32");
+        fs::write(folder.join(&file), labels.collect::<Vec<u8>>())?;
+        arrays.push(format!("\"labels\": \"{file}\""));
+        let [b, v] = self.case.shape;
+        let (arrays, dtype) = (arrays.join(", "), self.case.dtype);
+        let (options, of) = (options(&self.case.op), &self.of);
+        Ok(format!(
+            "{{{options}, {of}\"tokens\": {b}, \"vocab\": {v}, \"dtype\": \"{dtype}\", \"arrays\": {{{arrays}}}}}"
+        ))
     }
-    let [b, v] = case.shape;
-    let (arrays, dtype) = (arrays.join(", "), case.dtype);
-    let options = options(&case.op);
-    Ok(format!(
-        "{{{options}, \"tokens\": {b}, \"vocab\": {v}, \"dtype\": \"{dtype}\", \"arrays\": {{{arrays}}}}}"
-    ))
 }
 
 fn or_null(value: Option<impl std::fmt::Display>) -> String {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the ops on logits (cross-entropy, entropy, policy loss) with PyTorch in f64.
+"""Compares the ops on logits (cross-entropy, entropy, policy loss), given and of a head, with PyTorch in f64.
 
     cargo run --release -p tilecast-tests --example logits_cases -- FOLDER
     python=$(bash tests/python/setup.sh) && "$python" tests/python/compare_logits.py FOLDER
@@ -103,18 +103,37 @@ def policy(case, logits, a):
 OPS = {"logits-ce": cross_entropy, "entropy": entropy, "grpo": policy}
 
 
+def source(case, a):
+    """The logits, and what they are made of by the names of its gradients: itself, or a head and what it is applied to."""
+    tokens, vocab = case["tokens"], case["vocab"]
+    if "hidden" not in case:
+        logits = a["logits"].reshape(tokens, vocab).requires_grad_()
+        return logits, {"d_logits": logits}
+    x = a["x"].reshape(tokens, case["hidden"]).requires_grad_()
+    w = a["w"].reshape(case["hidden"], vocab).requires_grad_()
+    logits, leaves = x @ w, {"dx": x, "dw": w}
+    if "bias" in a:
+        leaves["dbias"] = a["bias"].requires_grad_()
+        logits = logits + leaves["dbias"]
+    if case["soft_cap"]:
+        logits = case["soft_cap"] * torch.tanh(logits / case["soft_cap"])
+    return logits, leaves
+
+
 def compare(case, folder):
     """The worst error as a share of what is allowed, and reports of what is over it."""
     a = {name: load(folder, file) for name, file in case["arrays"].items()}
-    logits = a["logits"].reshape(case["tokens"], case["vocab"]).requires_grad_()
+    logits, leaves = source(case, a)
     outputs = OPS[case["op"]](case, logits, a)
     objective = sum((outputs[name[2:]] * d).sum() for name, d in a.items() if name.startswith("d_"))
-    outputs["d_logits"] = torch.autograd.grad(objective, logits)[0].reshape(-1)
+    gradients = torch.autograd.grad(objective, list(leaves.values()))
+    outputs |= {name: gradient.reshape(-1) for name, gradient in zip(leaves, gradients)}
     worst, reports = 0.0, []
     for name, want in outputs.items():
         got, want = a[f"out.{name}"], want.detach()
-        if name == "d_logits":
-            allowed = GRADIENT * want.abs().max() + (BF16_ROUNDING * want.abs() if case["dtype"] == "bf16" else 0.0)
+        if name in leaves:
+            rounded = case["dtype"] == "bf16" and name != "dbias"
+            allowed = GRADIENT * want.abs().max() + (BF16_ROUNDING * want.abs() if rounded else 0.0)
         else:
             allowed = STATISTIC * want.abs().clamp(min=1.0)
         share = ((got - want).abs() / allowed).nan_to_num(nan=float("inf"))

@@ -31,6 +31,7 @@ OPTIONS = {
     "grpo": ["--mask", "--kl-beta", "0.04", "--clip-two-sided", "3", "--temperature", "0.7"],
     "entropy": ["--temperature", "0.7"],
 }
+OPTIONS |= {f"linear-{op}": OPTIONS[op] for op in ("grpo", "entropy")}
 HEAD_PARTS = ["forward", "combined", "streaming"]
 HEAD_SHAPES = [
     (8192, 4096, 128256),
@@ -45,6 +46,16 @@ LOGITS_SHAPES = [
     (4096, None, 151936),
     (2048, None, 151643),
 ]
+LINEAR_PARTS = ["forward", "streaming"]
+# Products are those of linear-ce, and the kernels of the entropy those of the policy loss without labels.
+PLANS = {
+    "linear-ce": (HEAD_PARTS, HEAD_SHAPES),
+    "logits-ce": (LOGITS_PARTS, LOGITS_SHAPES),
+    "grpo": (LOGITS_PARTS, LOGITS_SHAPES),
+    "entropy": (LOGITS_PARTS, LOGITS_SHAPES),
+    "linear-grpo": (LINEAR_PARTS, [(4096, 1536, 151936), (2048, 1024, 151643)]),
+    "linear-entropy": (LINEAR_PARTS, [(2048, 1024, 151643)]),
+}
 
 
 def run(command):
@@ -54,7 +65,7 @@ def run(command):
 def name(op, target, part, dtype, shape):
     tokens, hidden, vocab = shape
     hidden = "" if hidden is None else f" H={hidden}"
-    return f"{op:9} {target:4} {part:9} {dtype:4} B={tokens}{hidden} V={vocab}"
+    return f"{op:14} {target:4} {part:9} {dtype:4} B={tokens}{hidden} V={vocab}"
 
 
 def emit(options, cell, module):
@@ -111,10 +122,10 @@ def main():
     options = parser.parse_args()
     cells = [
         (op, target, part, dtype, shape)
-        for op in OPTIONS
+        for op, (parts, shapes) in PLANS.items()
         for dtype in DTYPES
-        for shape in (HEAD_SHAPES if op == "linear-ce" else LOGITS_SHAPES)
-        for part in (HEAD_PARTS if op == "linear-ce" else LOGITS_PARTS)
+        for shape in shapes
+        for part in parts
         for target in TARGETS
     ]
     words = options.filter.split()

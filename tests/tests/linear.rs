@@ -1,13 +1,13 @@
 //! The ops on the logits of a head: every case on every column with both strategies, random cases, traps.
 
 use proptest::prelude::*;
-use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
 use tilecast::core::kernels::head::{HeadOptions, Strategy as BackwardStrategy};
 use tilecast::core::kernels::linear_op::{Inputs, reference};
 use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::logits_op::of_name;
 use tilecast::core::kernels::softmax::LogitsOptions;
+use tilecast::{DType, Head, Matrix};
 use tilecast_tests::OnCpu;
 use tilecast_tests::linear::{Case, Data, assert_case, check, expected, run, run_at_once};
 use tilecast_tests::logits::{Column, Op};
@@ -312,6 +312,76 @@ fn the_same_bits_on_any_number_of_threads() {
             assert_eq!(on(threads), one);
         }
     }
+}
+
+/// The library's calls give what the programs give, and refuse what does not fit.
+#[test]
+fn calls_on_a_head() {
+    let options = grpo::Options {
+        sequence_length: Some(4),
+        mask: true,
+        kl_beta: 0.1,
+        ..grpo::Options::default()
+    };
+    let mut case = Case::new("calls", Op::Grpo(options));
+    case.head = HeadOptions {
+        bias: true,
+        soft_cap: Some(5.0),
+        delta_dtype: Some(DType::F32),
+    };
+    let data = case.data();
+    let ([b, v], h) = (case.op.shape, case.hidden);
+    let matrix = |data, rows, columns| Matrix::new(data, rows, columns).unwrap();
+    let (x, w) = (matrix(&data.x[..], b, h), matrix(&data.w[..], h, v));
+    let head = Head::new(x.clone(), w).bias(&data.bias).soft_cap(5.0);
+    let rows = &data.of_rows;
+    let op = tilecast::grpo::new(&rows.labels, rows.vector("advantage"))
+        .old_logp(rows.vector("old_logp"))
+        .reference(rows.vector("ref_logp"), 0.1)
+        .mask(rows.vector("mask"))
+        .sequence_length(4);
+    let forward = op.forward_of_head(&head).unwrap();
+    let cotangents = tilecast::grpo::Cotangents {
+        d_loss: Some(rows.vector("d_loss")),
+        d_logp: Some(rows.vector("d_logp")),
+        d_ratio: Some(rows.vector("d_ratio")),
+        d_entropy: Some(rows.vector("d_entropy")),
+    };
+    let gradients = op.backward_of_head(&head, &forward, cotangents).unwrap();
+    let got = vec![
+        ("loss", forward.loss),
+        ("logp", forward.logp),
+        ("ratio", forward.ratio),
+        ("is_clipped", forward.is_clipped),
+        ("entropy", forward.entropy),
+        ("lse", forward.lse),
+        ("dx", gradients.dx.to_f32()),
+        ("dw", gradients.dw.to_f32()),
+        ("dbias", gradients.dbias.unwrap()),
+    ];
+    let expected = expected(&case, &data, DType::F32);
+    assert_eq!(expected.len(), got.len());
+    for expected in expected {
+        expected.compare(of(&got, expected.name)).unwrap();
+    }
+
+    let error = |head: Head<'_>| op.forward_of_head(&head).unwrap_err().to_string();
+    let narrow = matrix(&data.w[..], h - 1, v);
+    assert_eq!(
+        error(Head::new(x.clone(), narrow)),
+        "the number of rows of w is 20, but the number of columns of x is 21"
+    );
+    let w = matrix(&data.w[..], h, v);
+    assert_eq!(
+        error(Head::new(x.clone(), w.clone()).soft_cap(0.0)),
+        "soft cap is 0; it must be finite and at least 1.2e-38"
+    );
+    assert!(error(Head::new(x, w).bias(&[0.0; 3])).contains("bias must be f32[70]"));
+}
+
+fn of<'a>(outputs: &'a [(&str, Vec<f32>)], name: &str) -> &'a [f32] {
+    let found = outputs.iter().find(|(of, _)| *of == name);
+    &found.unwrap_or_else(|| panic!("{name} is missing")).1
 }
 
 // ---- random cases --------------------------------------------------------------------------------
