@@ -31,13 +31,16 @@ use super::tpu::{self, TpuArgs};
 /// [B], bias [V], d_loss [B] ([] if reduced; ones if missing) and d_lse [B] (zeros if missing), all F32. It writes loss
 /// [B] ([] if reduced) and lse [B], F32, and dx, dw (the type of the inputs, or --grad-dtype) and dbias (F32).
 ///
-/// The other ops read logits [B,V] (F32 or BF16) and write, where a backward pass is asked for, d_logits [B,V] (their type,
+/// logits-ce, grpo and entropy read logits [B,V] (F32 or BF16) and write, where a backward pass is asked for, d_logits [B,V] (their type,
 /// or --grad-dtype); vectors [B] are F32, cotangents that are missing are ones for the first and zeros for the others.
 ///
 /// logits-ce reads labels [B] (I32 or I64), d_loss, d_logp, d_lse, and writes loss, logp, lse. entropy reads d_entropy
 /// and writes entropy, lse. grpo reads labels, advantage, old_logp (not with --on-policy), ref_logp (with --kl-beta), mask
 /// (zeros and ones; ones if missing), d_loss ([]; [B] with --per-token), d_logp, d_ratio, d_entropy, and writes loss
 /// (as d_loss), logp, ratio, is_clipped (0 or 1), entropy, lse.
+///
+/// linear-grpo and linear-entropy are grpo and entropy of the logits that a head computes: they read x [B,H], w [H,V] and,
+/// where it is there, bias [V] in the place of the logits, and write dx, dw (as linear-ce does) and dbias in that of d_logits.
 ///
 /// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest that a
 /// TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute:
@@ -51,6 +54,7 @@ use super::tpu::{self, TpuArgs};
                   tilecast run logits-ce --backend cpu --input logits.safetensors --output loss.safetensors --temperature 0.7\n  \
                   tilecast run grpo --backend cpu --input policy.safetensors --output loss.safetensors --variant dr_grpo \\\n    \
                   --sequence-length 1024 --clip-high 0.28 --kl-beta 0.04\n  \
+                  tilecast run linear-grpo --backend cpu --input head.safetensors --output gradients.safetensors --temperature 0.7\n  \
                   tilecast run entropy --backend cpu --input logits.safetensors --output entropy.safetensors --blocks 64,2048"
 )]
 pub(crate) struct Args {

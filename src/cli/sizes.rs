@@ -17,7 +17,7 @@ pub(crate) enum Sizes {
 }
 
 impl Sizes {
-    /// Blocks of the fused head.
+    /// Blocks of an op on a head.
     ///
     /// # Errors
     /// There are two.
@@ -25,7 +25,7 @@ impl Sizes {
         match self {
             Self::Three([b, h, v]) => Ok(Blocks { b, h, v }),
             Self::Two(_) => Err(CliError::invalid(
-                "--blocks and --backward-blocks of linear-ce: 2 numbers; give three, for tokens, hidden and \
+                "--blocks and --backward-blocks of an op on a head: 2 numbers; give three, for tokens, hidden and \
                  vocabulary: 128,512,1024",
             )),
         }

@@ -4,6 +4,7 @@ mod answers;
 mod compiler;
 mod files;
 mod hostile;
+mod linear;
 mod logits;
 mod simulate;
 mod simulate_logits;
