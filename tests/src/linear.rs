@@ -1,5 +1,5 @@
 //! The ops on the logits of a head: cases and expected values. Columns are those of the ops on given
-//! [`logits`](crate::logits), run with both strategies.
+//! [`logits`], run with both strategies.
 
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
