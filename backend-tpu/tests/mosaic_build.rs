@@ -36,7 +36,7 @@ fn dictionary(b: &mut Builder, mut entries: Vec<(&str, Attribute)>) -> Attribute
     entries.sort_by_key(|e| e.0);
     let entries = entries
         .into_iter()
-        .map(|(n, v)| (n.to_owned(), v))
+        .map(|(n, v)| (n.to_owned().into(), v))
         .collect();
     b.module_mut().attribute(AttributeKind::Dictionary(entries))
 }

@@ -62,7 +62,7 @@ impl Emitter {
         name: &str,
         region: Region,
         results: &[Value],
-        attributes: &[(&str, Attribute)],
+        attributes: &[(&'static str, Attribute)],
     ) {
         self.op("func.return", results, &[], &[]);
         let arguments = self.arguments();
@@ -153,7 +153,7 @@ impl Emitter {
         name: &str,
         operands: &[Value],
         results: &[Type],
-        attributes: &[(&str, Attribute)],
+        attributes: &[(&'static str, Attribute)],
     ) -> Op {
         self.build(|b| {
             let mut op = b
@@ -172,7 +172,7 @@ impl Emitter {
         name: &str,
         operands: &[Value],
         result: Type,
-        attributes: &[(&str, Attribute)],
+        attributes: &[(&'static str, Attribute)],
     ) -> Value {
         let op = self.op(name, operands, &[result], attributes);
         self.build(|b| b.module().results(op)[0])

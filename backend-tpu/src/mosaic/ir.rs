@@ -10,7 +10,10 @@
 //! Types and attributes are interned: equal structure, equal handle. Two modules are equal if they
 //! say the same, whatever the numbers of their handles and the names of their values.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::mem;
+
+use rustc_hash::FxHashMap as HashMap;
 
 use super::types::{AttributeKind, TypeKind};
 
@@ -22,6 +25,7 @@ macro_rules! handles {
 
         impl $name {
             /// The number of the handle, dense from zero in its module.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -44,6 +48,9 @@ handles! {
     Attribute
 }
 
+/// The name of an attribute.
+pub type AttributeName = Cow<'static, str>;
+
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Definition {
@@ -56,13 +63,34 @@ pub enum Definition {
 #[derive(Clone, Debug)]
 pub(super) struct OpData {
     name: u32,
-    operands: Vec<Value>,
-    results: Vec<Value>,
-    attributes: Vec<(String, Attribute)>,
+    operands: List,
+    results: List,
+    attributes: List,
     regions: Vec<Region>,
     successors: Vec<Block>,
     block: Option<Block>,
     line: u32,
+}
+
+/// Where the values or attributes of an operation stand among those of all.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    start: u32,
+    end: u32,
+}
+
+impl List {
+    fn of<T>(self, all: &[T]) -> &[T] {
+        &all[self.start as usize..self.end as usize]
+    }
+}
+
+/// Puts a list at the end of all.
+fn append<T>(all: &mut Vec<T>, list: impl IntoIterator<Item = T>) -> List {
+    let start = all.len() as u32;
+    all.extend(list);
+    let end = all.len() as u32;
+    List { start, end }
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +113,9 @@ pub struct Module {
     regions: Vec<RegionData>,
     blocks: Vec<BlockData>,
     values: Vec<(Type, Definition)>,
+    /// Operands and results of all operations: an allocation each would be most of what a module costs.
+    value_lists: Vec<Value>,
+    attribute_lists: Vec<(AttributeName, Attribute)>,
     types: Vec<TypeKind>,
     type_of: HashMap<TypeKind, Type>,
     attributes: Vec<AttributeKind>,
@@ -103,7 +134,7 @@ pub struct OpParts {
     /// Types of its results.
     pub results: Vec<Type>,
     /// Attributes, in any order.
-    pub attributes: Vec<(String, Attribute)>,
+    pub attributes: Vec<(AttributeName, Attribute)>,
     /// Regions made by [`Module::new_region`], each used once.
     pub regions: Vec<Region>,
     /// Blocks control may go to.
@@ -129,12 +160,14 @@ impl Module {
             regions: vec![region],
             blocks: vec![block],
             values: Vec::new(),
+            value_lists: Vec::new(),
+            attribute_lists: Vec::new(),
             types: Vec::new(),
-            type_of: HashMap::new(),
+            type_of: HashMap::default(),
             attributes: Vec::new(),
-            attribute_of: HashMap::new(),
+            attribute_of: HashMap::default(),
             names: Vec::new(),
-            name_of: HashMap::new(),
+            name_of: HashMap::default(),
             root: Op(0),
             body: Block(0),
         };
@@ -199,11 +232,13 @@ impl Module {
     }
 
     /// The structure of a type.
+    #[inline]
     pub fn type_kind(&self, ty: Type) -> &TypeKind {
         &self.types[ty.index()]
     }
 
     /// The structure of an attribute.
+    #[inline]
     pub fn attribute_kind(&self, attribute: Attribute) -> &AttributeKind {
         &self.attributes[attribute.index()]
     }
@@ -211,7 +246,12 @@ impl Module {
     // Operations.
 
     /// An operation that is in no block yet; see [`Self::append`].
-    pub fn new_op(&mut self, name: &str, parts: OpParts) -> Op {
+    pub fn new_op(&mut self, name: &str, mut parts: OpParts) -> Op {
+        self.take_op(name, &mut parts)
+    }
+
+    /// The same, leaving `parts` empty.
+    pub(super) fn take_op(&mut self, name: &str, parts: &mut OpParts) -> Op {
         let op = Op(self.ops.len() as u32);
         let name = match self.name_of.get(name) {
             Some(&n) => n,
@@ -222,33 +262,27 @@ impl Module {
                 n
             }
         };
-        let OpParts {
-            operands,
-            results,
-            mut attributes,
-            regions,
-            successors,
-            line,
-        } = parts;
-        attributes.sort_by(|a, b| a.0.cmp(&b.0));
-        for &r in &regions {
+        for &r in &parts.regions {
             self.regions[r.index()].op = Some(op);
         }
-        let results = results
-            .into_iter()
-            .enumerate()
-            .map(|(i, ty)| self.new_value(ty, Definition::Result(op, i)))
-            .collect();
-        let block = None;
+        let operands = append(&mut self.value_lists, parts.operands.drain(..));
+        let first = self.values.len() as u32;
+        for (i, ty) in parts.results.drain(..).enumerate() {
+            self.new_value(ty, Definition::Result(op, i));
+        }
+        let results = (first..self.values.len() as u32).map(Value);
+        let results = append(&mut self.value_lists, results);
+        parts.attributes.sort_by(|a, b| a.0.cmp(&b.0));
+        let attributes = append(&mut self.attribute_lists, parts.attributes.drain(..));
         self.ops.push(OpData {
             name,
             operands,
             results,
             attributes,
-            regions,
-            successors,
-            block,
-            line,
+            regions: mem::take(&mut parts.regions),
+            successors: mem::take(&mut parts.successors),
+            block: None,
+            line: mem::take(&mut parts.line),
         });
         op
     }
@@ -305,26 +339,31 @@ impl Module {
     }
 
     /// The name, such as `arith.addf`.
+    #[inline]
     pub fn op_name(&self, op: Op) -> &str {
         &self.names[self.ops[op.index()].name as usize]
     }
 
     /// The values it reads.
+    #[inline]
     pub fn operands(&self, op: Op) -> &[Value] {
-        &self.ops[op.index()].operands
+        self.ops[op.index()].operands.of(&self.value_lists)
     }
 
     /// The values it makes.
+    #[inline]
     pub fn results(&self, op: Op) -> &[Value] {
-        &self.ops[op.index()].results
+        self.ops[op.index()].results.of(&self.value_lists)
     }
 
     /// Its attributes, sorted by name.
-    pub fn attributes(&self, op: Op) -> &[(String, Attribute)] {
-        &self.ops[op.index()].attributes
+    #[inline]
+    pub fn attributes(&self, op: Op) -> &[(AttributeName, Attribute)] {
+        self.ops[op.index()].attributes.of(&self.attribute_lists)
     }
 
     /// Its regions.
+    #[inline]
     pub fn regions(&self, op: Op) -> &[Region] {
         &self.ops[op.index()].regions
     }
@@ -347,7 +386,7 @@ impl Module {
     /// The attribute of that name.
     pub fn attribute_of(&self, op: Op, name: &str) -> Option<Attribute> {
         let list = self.attributes(op);
-        list.binary_search_by(|a| a.0.as_str().cmp(name))
+        list.binary_search_by(|a| (*a.0).cmp(name))
             .ok()
             .map(|i| list[i].1)
     }
@@ -403,23 +442,27 @@ impl Module {
 
     /// Adds or replaces an attribute.
     pub fn set_attribute(&mut self, op: Op, name: &str, value: Attribute) {
-        let list = &mut self.ops[op.index()].attributes;
-        match list.binary_search_by(|a| a.0.as_str().cmp(name)) {
+        let mut list = self.attributes(op).to_vec();
+        match list.binary_search_by(|a| (*a.0).cmp(name)) {
             Ok(i) => list[i].1 = value,
-            Err(i) => list.insert(i, (name.into(), value)),
+            Err(i) => list.insert(i, (name.to_owned().into(), value)),
         }
+        self.ops[op.index()].attributes = append(&mut self.attribute_lists, list);
     }
 
     /// Removes an attribute.
     pub fn remove_attribute(&mut self, op: Op, name: &str) -> Option<Attribute> {
-        let list = &mut self.ops[op.index()].attributes;
-        let i = list.binary_search_by(|a| a.0.as_str().cmp(name)).ok()?;
-        Some(list.remove(i).1)
+        let mut list = self.attributes(op).to_vec();
+        let i = list.binary_search_by(|a| (*a.0).cmp(name)).ok()?;
+        let removed = list.remove(i).1;
+        self.ops[op.index()].attributes = append(&mut self.attribute_lists, list);
+        Some(removed)
     }
 
     // Regions, blocks, values.
 
     /// The blocks of a region; the first is its entry.
+    #[inline]
     pub fn blocks(&self, region: Region) -> &[Block] {
         &self.regions[region.index()].blocks
     }
@@ -430,11 +473,13 @@ impl Module {
     }
 
     /// The arguments of a block.
+    #[inline]
     pub fn arguments(&self, block: Block) -> &[Value] {
         &self.blocks[block.index()].arguments
     }
 
     /// The operations of a block.
+    #[inline]
     pub fn block_ops(&self, block: Block) -> &[Op] {
         &self.blocks[block.index()].ops
     }
@@ -445,21 +490,25 @@ impl Module {
     }
 
     /// The entry block of a region of an operation.
+    #[inline]
     pub fn entry(&self, op: Op, region: usize) -> Option<Block> {
         self.blocks(*self.regions(op).get(region)?).first().copied()
     }
 
     /// The type of a value.
+    #[inline]
     pub fn value_type(&self, value: Value) -> Type {
         self.values[value.index()].0
     }
 
     /// The structure of the type of a value.
+    #[inline]
     pub fn value_kind(&self, value: Value) -> &TypeKind {
         self.type_kind(self.value_type(value))
     }
 
     /// Where a value comes from.
+    #[inline]
     pub fn definition(&self, value: Value) -> Definition {
         self.values[value.index()].1
     }

@@ -42,7 +42,9 @@ pub mod version;
 
 pub use builder::{Builder, OpBuilder};
 pub use float::FloatKind;
-pub use ir::{Attribute, Block, Definition, Module, Op, OpParts, Region, Type, Value};
+pub use ir::{
+    Attribute, AttributeName, Block, Definition, Module, Op, OpParts, Region, Type, Value,
+};
 pub use parse::{DEPTH_LIMIT, ParseError};
 pub use types::{AttributeKind, DYNAMIC, Signedness, TypeKind};
 pub use verify::{Problem, VerifyError};

@@ -19,7 +19,7 @@ use super::bounds::{Range, results_of};
 use super::ir::{Module, Op, Type, Value};
 use super::tpu::ElementWindow;
 use super::types::{AttributeKind, DYNAMIC, TypeKind};
-use super::{Attribute, Definition};
+use super::{Attribute, AttributeName, Definition};
 
 /// The arrays of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -258,7 +258,7 @@ impl<'m> Kernel<'m> {
     }
 
     /// The smallest array that holds all windows; none if the operand is the array.
-    fn extent(&self, window: &[(String, Attribute)]) -> Result<Option<Vec<i64>>, String> {
+    fn extent(&self, window: &[(AttributeName, Attribute)]) -> Result<Option<Vec<i64>>, String> {
         let module = self.module;
         let entry = |name: &str| window.iter().find(|(n, _)| n == name).map(|(_, a)| *a);
         let Some(transform) = entry("transform_indices") else {

@@ -28,8 +28,9 @@
 //! out. Patterns are stated after the `assemblyFormat` declarations of jaxlib's `tpu_ops.td` and
 //! checked against what jaxlib 0.12.0.1 prints.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
 
 use super::ir::{Attribute, Module, Op, OpParts, Value};
 use super::types::{AttributeKind, Signedness, TypeKind};
@@ -227,7 +228,7 @@ pub(super) const CMPF: [&str; 16] = [
 
 /// The custom form of an operation, if it has one that is a pattern.
 pub(super) fn syntax(name: &str) -> Option<&'static Syntax> {
-    static TABLE: OnceLock<HashMap<&'static str, &'static Syntax>> = OnceLock::new();
+    static TABLE: OnceLock<FxHashMap<&'static str, &'static Syntax>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
         FAMILIES
             .iter()

@@ -8,7 +8,7 @@
 
 use super::affine::AffineMap;
 use super::float::FloatKind;
-use super::ir::{Attribute, Type};
+use super::ir::{Attribute, AttributeName, Type};
 
 /// The size of a dimension that is known only at run time.
 pub const DYNAMIC: i64 = i64::MIN;
@@ -101,7 +101,7 @@ pub enum AttributeKind {
     /// `[a, b]`
     Array(Vec<Attribute>),
     /// `{a = 1 : i32}`, sorted by name.
-    Dictionary(Vec<(String, Attribute)>),
+    Dictionary(Vec<(AttributeName, Attribute)>),
     /// `array<i64: 1, 2>`
     DenseArray {
         /// An integer or float type; floats are bit patterns.

@@ -1,15 +1,14 @@
 //! [`Repeats`]: operations that compute again what their block has computed, which the compiler drops.
 
-use std::collections::HashMap;
-
-use tilecast_tpu::mosaic::{self as ir, Attribute, Op, Type};
+use rustc_hash::FxHashMap;
+use tilecast_tpu::mosaic::{self as ir, Attribute, AttributeName, Op, Type};
 
 use super::{Known, Walk};
 
 /// What the operations of a block computed so far.
 #[derive(Debug)]
 pub(super) struct Repeats<'m> {
-    made: HashMap<Key<'m>, ir::Value>,
+    made: FxHashMap<Key<'m>, ir::Value>,
     /// For each value, the first that is the same.
     first: Vec<u32>,
     /// How often memory was written; the compiler does not look where.
@@ -20,7 +19,7 @@ pub(super) struct Repeats<'m> {
 struct Key<'m> {
     name: &'m str,
     operands: Vec<Operand>,
-    attributes: &'m [(String, Attribute)],
+    attributes: &'m [(AttributeName, Attribute)],
     result: Type,
     writes: u32,
 }
@@ -34,7 +33,7 @@ enum Operand {
 impl<'m> Repeats<'m> {
     pub(super) fn new(values: usize) -> Self {
         Self {
-            made: HashMap::new(),
+            made: FxHashMap::default(),
             first: (0..values as u32).collect(),
             writes: 0,
         }
@@ -43,6 +42,15 @@ impl<'m> Repeats<'m> {
     /// Forgets what another block computed.
     pub(super) fn clear(&mut self) {
         self.made.clear();
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        self.made.clear();
+        for (i, first) in self.first.iter_mut().enumerate() {
+            *first = i as u32;
+        }
+        self.writes = 0;
     }
 
     /// Memory changes.

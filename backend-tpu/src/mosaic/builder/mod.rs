@@ -22,13 +22,15 @@ use super::types::{AttributeKind, Signedness, TypeKind};
 pub struct Builder {
     module: Module,
     at: Vec<Block>,
+    /// Empty; its memory serves the next operation.
+    parts: OpParts,
 }
 
 /// An operation under construction; see [`Builder::op`].
 #[derive(Debug)]
 pub struct OpBuilder<'b> {
     builder: &'b mut Builder,
-    name: String,
+    name: &'b str,
     parts: OpParts,
 }
 
@@ -49,14 +51,14 @@ impl OpBuilder<'_> {
 
     /// Adds an attribute.
     #[must_use]
-    pub fn attr(mut self, name: &str, value: Attribute) -> Self {
+    pub fn attr(mut self, name: &'static str, value: Attribute) -> Self {
         self.parts.attributes.push((name.into(), value));
         self
     }
 
     /// Adds an attribute by its structure.
     #[must_use]
-    pub fn attr_kind(mut self, name: &str, kind: AttributeKind) -> Self {
+    pub fn attr_kind(mut self, name: &'static str, kind: AttributeKind) -> Self {
         let value = self.builder.module.attribute(kind);
         self.parts.attributes.push((name.into(), value));
         self
@@ -64,14 +66,14 @@ impl OpBuilder<'_> {
 
     /// Adds an `i32` attribute.
     #[must_use]
-    pub fn attr_i32(self, name: &str, value: i64) -> Self {
+    pub fn attr_i32(self, name: &'static str, value: i64) -> Self {
         let value = self.builder.i32_attribute(value);
         self.attr(name, value)
     }
 
     /// Adds a boolean attribute.
     #[must_use]
-    pub fn attr_bool(self, name: &str, value: bool) -> Self {
+    pub fn attr_bool(self, name: &'static str, value: bool) -> Self {
         self.attr_kind(name, AttributeKind::Bool(value))
     }
 
@@ -106,8 +108,9 @@ impl OpBuilder<'_> {
 
     /// Makes the operation.
     pub fn build(mut self) -> Op {
-        syntax::add_defaults(&mut self.builder.module, &self.name, &mut self.parts);
-        let op = self.builder.module.new_op(&self.name, self.parts);
+        syntax::add_defaults(&mut self.builder.module, self.name, &mut self.parts);
+        let op = self.builder.module.take_op(self.name, &mut self.parts);
+        self.builder.parts = self.parts;
         let block = self.builder.block();
         self.builder.module.append(block, op);
         op
@@ -136,7 +139,11 @@ impl Builder {
     pub fn new(name: &str) -> Self {
         let module = Module::new(Some(name));
         let at = vec![module.body()];
-        Self { module, at }
+        Self {
+            module,
+            at,
+            parts: OpParts::default(),
+        }
     }
 
     /// The module.
@@ -172,11 +179,12 @@ impl Builder {
     }
 
     /// A new operation, put in place by [`OpBuilder::build`].
-    pub fn op(&mut self, name: &str) -> OpBuilder<'_> {
+    pub fn op<'b>(&'b mut self, name: &'b str) -> OpBuilder<'b> {
+        let parts = std::mem::take(&mut self.parts);
         OpBuilder {
             builder: self,
-            name: name.into(),
-            parts: OpParts::default(),
+            name,
+            parts,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::lexer::Token;
 use super::{Parser, Result};
 use crate::mosaic::FloatKind;
-use crate::mosaic::ir::{Attribute, Type};
+use crate::mosaic::ir::{Attribute, AttributeName, Type};
 use crate::mosaic::types::{AttributeKind, DYNAMIC, Signedness, TypeKind};
 
 impl Parser<'_> {
@@ -113,7 +113,7 @@ impl Parser<'_> {
     }
 
     /// `{a = 1, b}`; a name may stand once.
-    pub(super) fn dictionary(&mut self) -> Result<Vec<(String, Attribute)>> {
+    pub(super) fn dictionary(&mut self) -> Result<Vec<(AttributeName, Attribute)>> {
         self.expect('{')?;
         let mut seen = std::collections::HashSet::new();
         self.list('}', |p| {
@@ -132,7 +132,7 @@ impl Parser<'_> {
             } else {
                 p.make(AttributeKind::Unit)
             };
-            Ok((name, value))
+            Ok((name.into(), value))
         })
     }
 
@@ -326,7 +326,7 @@ impl Parser<'_> {
     }
 }
 
-pub(super) fn sorted(mut list: Vec<(String, Attribute)>) -> Vec<(String, Attribute)> {
+pub(super) fn sorted(mut list: Vec<(AttributeName, Attribute)>) -> Vec<(AttributeName, Attribute)> {
     list.sort_by(|a, b| a.0.cmp(&b.0));
     list
 }

@@ -84,7 +84,7 @@ impl Parser<'_> {
                 .push(("operandSegmentSizes".into(), attribute));
         }
         parts.operands = groups.into_iter().flatten().collect();
-        let mut names: Vec<&str> = parts.attributes.iter().map(|a| a.0.as_str()).collect();
+        let mut names: Vec<&str> = parts.attributes.iter().map(|a| &*a.0).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
             return self.error_at(
@@ -224,7 +224,10 @@ impl Parser<'_> {
                 self.expect('[')?;
                 let values = self.list(']', Self::integer)?;
                 let attribute = self.integers(if what == "l" { 64 } else { 32 }, values);
-                state.parts.attributes.push((name.into(), attribute));
+                state
+                    .parts
+                    .attributes
+                    .push((name.to_owned().into(), attribute));
                 return Ok(());
             }
             "ar" => {
@@ -329,7 +332,10 @@ impl Parser<'_> {
             _ => return self.error("a known pattern"),
         };
         let attribute = self.module.attribute(attribute);
-        state.parts.attributes.push((name.into(), attribute));
+        state
+            .parts
+            .attributes
+            .push((name.to_owned().into(), attribute));
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ mod value;
 use std::fmt::Write;
 
 use self::names::Names;
-use super::ir::{Attribute, Block, Module, Op, Region, Type, Value};
+use super::ir::{Attribute, AttributeName, Block, Module, Op, Region, Type, Value};
 use super::version::{self, VersionError};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -236,7 +236,7 @@ impl<'m> Printer<'m> {
         self.types(&types);
     }
 
-    fn dictionary(&mut self, entries: &[&(String, Attribute)]) {
+    fn dictionary(&mut self, entries: &[&(AttributeName, Attribute)]) {
         value::dictionary(self.module, entries, &mut self.out);
     }
 }

@@ -296,10 +296,7 @@ impl Printer<'_> {
             self.push(" -> ");
             value::results(m, results, &mut self.out);
         }
-        if m.attributes(op)
-            .iter()
-            .any(|a| !hidden.contains(&a.0.as_str()))
-        {
+        if m.attributes(op).iter().any(|a| !hidden.contains(&&*a.0)) {
             self.push(" attributes");
             self.attribute_dictionary(op, |name, _| hidden.contains(&name));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::mosaic::ir::{Attribute, Module, Type};
+use crate::mosaic::ir::{Attribute, AttributeName, Module, Type};
 use crate::mosaic::types::{AttributeKind as A, DYNAMIC, Signedness, TypeKind as T};
 
 pub(super) fn ty(m: &Module, t: Type, out: &mut String) {
@@ -83,7 +83,7 @@ pub(super) fn attribute(m: &Module, a: Attribute, out: &mut String) {
     write_attribute(m, a, false, out);
 }
 
-pub(super) fn dictionary(m: &Module, entries: &[&(String, Attribute)], out: &mut String) {
+pub(super) fn dictionary(m: &Module, entries: &[&(AttributeName, Attribute)], out: &mut String) {
     out.push('{');
     for (i, (name, value)) in entries.iter().map(|e| (&e.0, e.1)).enumerate() {
         out.push_str(if i > 0 { ", " } else { "" });
