@@ -12,6 +12,7 @@
 //!
 //! What depends on prefetched scalars is computed from [`Scalars`], or from zeros.
 
+mod dependents;
 mod evaluate;
 mod form;
 mod program;
@@ -20,12 +21,13 @@ mod search;
 mod tests;
 
 use thiserror::Error;
-use tilecast_tpu::mosaic::{DYNAMIC, Module, Op, Value};
+use tilecast_tpu::mosaic::{DYNAMIC, Module};
 
-use crate::signature::{Signature, memref};
+use crate::signature::{Signature, Window, memref};
+pub(crate) use dependents::dependents;
 use evaluate::Evaluator;
 use form::AXES;
-use program::Program;
+use program::{Numbers, Program};
 use search::Search;
 
 /// Most boxes that are looked at before the rest is taken to be like its first step.
@@ -105,7 +107,8 @@ pub struct Body {
     pub at: Vec<i64>,
     /// How many there are.
     pub times: u64,
-    /// Outcomes of conditions and numbers of iterations, in order, by which it differs from other bodies.
+    /// Outcomes of conditions and numbers of iterations, in order: those by which it differs from other
+    /// bodies, then those that depend on prefetched scalars.
     pub outcomes: Vec<i64>,
 }
 
@@ -147,20 +150,87 @@ pub struct Grid {
     pub assumptions: Vec<String>,
 }
 
-impl Grid {
-    /// The steps of the first of `cores` cores, which has as many as any other: a parallel axis is dealt to
-    /// the cores.
+/// What the grids of a kernel are found with, whatever their bounds.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    /// The index map of each operand with a window.
+    maps: Vec<Map>,
+    /// The conditions and loops of the kernel that depend on grid indices.
+    body: Program,
+    /// Those that depend on prefetched scalars.
+    by_scalars: Program,
+    /// Values that they have.
+    values: usize,
+}
+
+/// An index map.
+#[derive(Clone, Debug)]
+struct Map {
+    program: Program,
+    /// For each axis, whether it depends on the index along it.
+    axes: Vec<bool>,
+    /// Whether it is an affine function of grid indices. Then it gives another block just where an index changes
+    /// that it depends on, or never; scalars do not matter.
+    is_affine: bool,
+}
+
+impl Programs {
+    /// The programs of the kernel of `module`.
     ///
     /// # Errors
-    /// A grid of too many axes or steps, scalars that do not fit.
-    pub fn new(
+    /// Too many windows.
+    pub(crate) fn of(module: &Module, signature: &Signature) -> Result<Self, GridError> {
+        let windows = (signature.operands.iter()).filter_map(|operand| operand.window.as_ref());
+        let sizes = [signature.bounds.len(), signature.scalars.len()];
+        let mut numbers = Numbers::default();
+        let map = |window: &Window| {
+            let program = Program::map(module, window.map, sizes, &mut numbers);
+            Map {
+                is_affine: program.is_affine(),
+                axes: window.axes.clone(),
+                program,
+            }
+        };
+        let maps: Vec<Map> = windows.map(map).collect();
+        if maps.len() > 64 {
+            let windows = maps.len();
+            return Err(GridError::Windows { windows });
+        }
+        let body = Program::body(module, signature.function, sizes, &mut numbers);
+        let by_scalars = match signature.scalars.is_empty() {
+            true => Program::default(),
+            false => Program::by_scalars(module, signature.function, sizes, &mut numbers),
+        };
+        Ok(Self {
+            maps,
+            body,
+            by_scalars,
+            values: numbers.count(),
+        })
+    }
+
+    /// Whether a grid, or an outcome in it, depends on prefetched scalars.
+    pub(crate) fn reads_scalars(&self) -> bool {
+        let mut maps = self.maps.iter();
+        self.body.reads_scalars()
+            || !self.by_scalars.steps.is_empty()
+            || maps.any(|map| !map.is_affine && map.program.reads_scalars())
+    }
+
+    /// The grid with these bounds in place of those of the signature, as [`Grid::new`].
+    ///
+    /// # Errors
+    /// As for [`Grid::new`].
+    pub(crate) fn grid(
+        &self,
         module: &Module,
         signature: &Signature,
+        bounds: &[i64],
         scalars: &Scalars,
         cores: u64,
-    ) -> Result<Self, GridError> {
+    ) -> Result<Grid, GridError> {
         let mut assumptions = Vec::new();
-        let mut bounds = bounds(signature, scalars, &mut assumptions)?;
+        let mut bounds = checked(bounds, scalars, &mut assumptions)?;
         let whole = bounds.clone();
         let mut busy = 1;
         let cores = i64::try_from(cores.max(1)).unwrap_or(i64::MAX);
@@ -170,18 +240,8 @@ impl Grid {
             busy = all / bounds[axis] + i64::from(all % bounds[axis] != 0);
         }
         let scalars = shaped(module, signature, scalars, &mut assumptions)?;
-        let windows = (signature.operands.iter()).filter_map(|operand| operand.window.as_ref());
-        let (axes, count) = (bounds.len(), signature.scalars.len());
-        let maps: Vec<Program> = windows
-            .map(|window| Program::map(module, window.map, axes, count))
-            .collect();
-        if maps.len() > 64 {
-            let windows = maps.len();
-            return Err(GridError::Windows { windows });
-        }
-        let body = Program::body(module, signature.function, axes, count);
-        let evaluator = Evaluator::new(module.value_count(), &scalars);
-        let mut search = Search::new(evaluator, &bounds, &body, &maps);
+        let evaluator = Evaluator::new(self.values, &scalars);
+        let mut search = Search::new(evaluator, &bounds, &self.body, &self.maps);
         search.run();
         let Search {
             bodies,
@@ -196,7 +256,7 @@ impl Grid {
                  like its first step"
             ));
         }
-        let mut grid = Self {
+        let mut grid = Grid {
             bounds,
             bodies,
             kinds,
@@ -208,7 +268,42 @@ impl Grid {
         for (kind, times) in grid.times().into_iter().enumerate() {
             grid.bodies[grid.kinds[kind].body].times += times;
         }
+        self.add_outcomes(&mut grid.bodies, &scalars);
         Ok(grid)
+    }
+
+    /// Adds the outcomes of conditions that depend on scalars; the scalars themselves, where those are not followed.
+    fn add_outcomes(&self, bodies: &mut [Body], scalars: &Scalars) {
+        if self.by_scalars.steps.is_empty() {
+            return;
+        }
+        let is_straight = self.by_scalars.is_straight();
+        let mut evaluator = Evaluator::new(self.values, scalars);
+        for body in bodies {
+            if is_straight {
+                evaluator.run_at(&self.by_scalars, &body.at);
+                body.outcomes.append(&mut evaluator.trace);
+            } else {
+                let given = scalars.prefetched.iter().flatten();
+                body.outcomes.extend(given.flatten());
+            }
+        }
+    }
+}
+
+impl Grid {
+    /// The steps of the first of `cores` cores, which has as many as any other: a parallel axis is dealt to
+    /// the cores.
+    ///
+    /// # Errors
+    /// A grid of too many axes or steps, scalars that do not fit.
+    pub fn new(
+        module: &Module,
+        signature: &Signature,
+        scalars: &Scalars,
+        cores: u64,
+    ) -> Result<Self, GridError> {
+        Programs::of(module, signature)?.grid(module, signature, &signature.bounds, scalars, cores)
     }
 
     /// Steps of this core.
@@ -289,11 +384,6 @@ impl Grid {
     }
 }
 
-/// For each value of a function, whether it depends on one of `seeds`.
-pub(crate) fn dependents(module: &Module, function: Op, seeds: &[Value]) -> Vec<bool> {
-    program::dependents(module, function, seeds)
-}
-
 /// The axis that is dealt to cores. The compiler deals the steps of all parallel axes together, so that is the
 /// outermost that leaves no core with more steps than another; if none does, the outermost of several.
 fn split_axis(signature: &Signature, bounds: &[i64], cores: i64) -> Option<usize> {
@@ -303,13 +393,15 @@ fn split_axis(signature: &Signature, bounds: &[i64], cores: i64) -> Option<usize
     (several().find(|&axis| bounds[axis] % cores == 0)).or_else(|| several().next())
 }
 
-fn bounds(
-    signature: &Signature,
+/// `bounds` with those that are known only at run time filled in.
+fn checked(
+    bounds: &[i64],
     scalars: &Scalars,
     assumptions: &mut Vec<String>,
 ) -> Result<Vec<i64>, GridError> {
     let mut given = scalars.bounds.iter();
-    let mut bounds = signature.bounds.clone();
+    let whole = bounds;
+    let mut bounds = whole.to_vec();
     let axes = bounds.len();
     if axes > AXES {
         return Err(GridError::Axes { axes });
@@ -330,7 +422,7 @@ fn bounds(
         }
         let product = total.checked_mul(*steps);
         let large = || GridError::TooLarge {
-            bounds: signature.bounds.clone(),
+            bounds: whole.to_vec(),
         };
         total = product.ok_or_else(large)?;
     }

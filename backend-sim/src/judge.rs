@@ -16,11 +16,10 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, Registers, VmemLedger};
-use crate::parts::Rest;
 use crate::pipeline::{Bandwidth, Estimate, Pipeline};
-use crate::reuse::Schedules;
-use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, Unit, schedule_grid};
-use crate::signature::{Signature, SignatureError};
+use crate::prepared::Prepared;
+use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, Unit};
+use crate::signature::SignatureError;
 use crate::trace::Process;
 
 /// Why a module cannot be judged.
@@ -85,62 +84,47 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
-    let mut schedules = Schedules::new(Machine::new(target));
-    judge_again(
-        module,
-        None,
-        cores(target),
+    let kernel = Prepared::new(module.clone().into(), target)?;
+    let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
+    let machine = Machine::new(target);
+    judge_on(
+        &kernel,
+        &grid,
         scalars,
         limit_bytes,
-        &mut schedules,
+        &machine,
+        &Memo::default(),
     )
 }
 
-/// Like [`judge`], of a module that lacks `rest` of the kernel, on a given number of cores and on the machine of the
-/// schedules that were made before: those of a search, or what the compiler was asked for when a point was
-/// [measured](crate::validate).
-pub(crate) fn judge_again(
-    module: &Module,
-    rest: Option<&Rest>,
-    cores: u64,
+/// Like [`judge`], of a kernel on a core that runs `grid`, which was made with the same scalars. What the kernel and
+/// `memo` have of schedules on this machine is not made again.
+pub(crate) fn judge_on(
+    kernel: &Prepared,
+    grid: &Grid,
     scalars: &Scalars,
     limit_bytes: Option<u64>,
-    schedules: &mut Schedules,
+    machine: &Machine,
+    memo: &Memo,
 ) -> Result<Judged, JudgeError> {
-    let target = schedules.machine.target;
-    let signature = Signature::read(module)?;
-    let grid = Grid::new(module, &signature, scalars, cores)?;
-    let ledger = |dropped: &[usize]| {
-        VmemLedger::new(module, &signature, &grid, target, dropped, limit_bytes)
-    };
     // Whatever the schedule says of scratch and registers: the windows are there.
-    let all: Vec<usize> = signature
-        .scratch
-        .iter()
-        .map(|value| value.index())
-        .collect();
-    if !ledger(&all)?.fits() {
+    if !kernel.ledger(grid, |_| true, limit_bytes)?.fits() {
         return Ok(Judged {
-            vmem: ledger(&[])?,
+            vmem: kernel.ledger(grid, |_| false, limit_bytes)?,
             steps: grid.steps(),
             cores: grid.cores,
             time: None,
-            assumptions: [grid.assumptions, vec![WINDOWS_ALONE.into()]].concat(),
+            assumptions: [&grid.assumptions[..], &[WINDOWS_ALONE.into()]].concat(),
         });
     }
-    let mut schedule = schedules.schedule(module, &signature, &grid, scalars)?;
-    if let Some(rest) = rest {
-        let signature = Signature::read(&rest.shorter)?;
-        let shorter = schedules.schedule(&rest.shorter, &signature, &grid, scalars)?;
-        rest.add_to(&mut schedule, &shorter);
-    }
-    let machine = &schedules.machine;
-    let vmem = ledger(&schedule.dropped)?.with_spills(Registers {
+    let schedule = kernel.schedule(grid, scalars, machine, memo)?;
+    let vmem = kernel.ledger(grid, |value| schedule.dropped.contains(&value), limit_bytes)?;
+    let vmem = vmem.with_spills(Registers {
         needed: schedule.registers() as u64,
         held: machine.registers as u64,
-        bytes: target.vreg_bytes.value,
+        bytes: machine.target.vreg_bytes.value,
     });
-    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, machine)?;
+    let pipeline = kernel.pipeline(grid, &schedule, machine);
     Ok(Judged {
         vmem,
         steps: grid.steps(),
@@ -150,7 +134,7 @@ pub(crate) fn judge_again(
             slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
             scalar_cycles: schedule.step_cycles(machine) * grid.steps() as f64,
         }),
-        assumptions: assumptions(&grid, &schedule, &pipeline),
+        assumptions: assumptions(grid, &schedule, &pipeline),
     })
 }
 
@@ -165,25 +149,18 @@ pub fn trace(
     title: &str,
     steps: u64,
 ) -> Result<Process, JudgeError> {
-    let signature = Signature::read(module)?;
-    let grid = Grid::new(module, &signature, scalars, cores(target))?;
+    let kernel = Prepared::new(module.clone().into(), target)?;
+    let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
     let machine = Machine::new(target);
-    let schedule = schedule_grid(
-        module,
-        &machine,
-        &signature,
-        &grid,
-        scalars,
-        &Memo::default(),
-    )?;
-    let pipeline = Pipeline::new(module, &signature, &grid, &schedule, &machine)?;
+    let schedule = kernel.schedule(&grid, scalars, &machine, &Memo::default())?;
+    let pipeline = kernel.pipeline(&grid, &schedule, &machine);
     Ok(Process {
         name: title.into(),
         intervals: pipeline.intervals(steps, Bandwidth::Published),
         windows: pipeline
             .windows
             .into_iter()
-            .map(|window| window.name)
+            .map(|window| format!("operand {}", window.operand))
             .collect(),
     })
 }

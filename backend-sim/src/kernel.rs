@@ -8,14 +8,11 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::{self, F32Products};
 use tilecast_tpu::mosaic::Module;
 
-use crate::grid::Scalars;
-use crate::judge::{
-    self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_again,
-};
+use crate::grid::{Grid, Scalars};
+use crate::judge::{self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_on};
 use crate::memory::{Term, VmemLedger};
-use crate::parts::Parts;
 use crate::pipeline::devices_per_chip;
-use crate::reuse::Schedules;
+use crate::reuse::Known;
 use crate::schedule::{Machine, Unit};
 use crate::signature::Signature;
 use crate::trace::Process;
@@ -263,21 +260,19 @@ pub fn report<K: Kernel>(
     vmem_limit_bytes: Option<u64>,
     products: F32Products,
 ) -> Result<Vec<KernelReport>, KernelError> {
-    let mut schedules = Schedules::new(Machine::new(target));
-    report_again(program, target, vmem_limit_bytes, products, &mut schedules)
+    let mut known = Known::new(Machine::new(target), products);
+    report_again(program, vmem_limit_bytes, &mut known)
 }
 
-/// [`report`], with the schedules that were made before for the same op.
+/// [`report`], with what is known of kernels of the same op, on the same target.
 pub(crate) fn report_again<K: Kernel>(
     program: &Program<K>,
-    target: &'static Target,
     vmem_limit_bytes: Option<u64>,
-    products: F32Products,
-    schedules: &mut Schedules,
+    known: &mut Known,
 ) -> Result<Vec<KernelReport>, KernelError> {
     let mut reports = Vec::new();
     visit(program.steps(), [1, 1], &mut |launch, loops| {
-        let report = kernel(launch, loops, target, vmem_limit_bytes, products, schedules);
+        let report = kernel(launch, loops, vmem_limit_bytes, known);
         reports.push(report.map_err(|error| KernelError {
             kernel: launch.kernel.spec().name().to_owned(),
             error,
@@ -339,41 +334,47 @@ pub(crate) fn visit<K, E>(
 fn kernel<K: Kernel>(
     launch: &Launch<K>,
     [iterations, times]: [u64; 2],
-    target: &'static Target,
     vmem_limit_bytes: Option<u64>,
-    products: F32Products,
-    schedules: &mut Schedules,
+    known: &mut Known,
 ) -> Result<KernelReport, JudgeError> {
+    let target = known.machine.target;
     let spec = launch.kernel.spec();
     if let Some(judged) = without_module(spec, target, vmem_limit_bytes)? {
         let mut report = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
         finish(&mut report, spec, target, iterations * times);
         return Ok(report);
     }
-    let Parts { module, rest } = Parts::of(&launch.kernel, products)?;
-    let mut report: Option<KernelReport> = None;
+    let kernel = known.kernel(&launch.kernel)?;
+    let bounds: Vec<i64> = spec.grid().iter().map(|axis| axis.size as i64).collect();
+    let mut judged: Vec<(Grid, Judged)> = Vec::new();
     let mut total = Prediction::default();
     for (counter, iterations) in counter_classes(iterations) {
-        let scalars = scalars(launch, counter);
-        let judged = judge_again(
-            &module,
-            rest.as_ref(),
-            cores(target),
-            &scalars,
-            vmem_limit_bytes,
-            schedules,
-        )?;
-        match prediction(&judged, target) {
+        let mut same = 0;
+        if judged.is_empty() || kernel.reads_scalars() {
+            let scalars = scalars(launch, counter);
+            let grid = kernel.grid(&bounds, &scalars, cores(target))?;
+            // Scalars matter by what they make of the grid and its conditions.
+            let alike = judged.iter().position(|(known, _)| *known == grid);
+            same = alike.unwrap_or(judged.len());
+            if alike.is_none() {
+                let (machine, blocks) = (&known.machine, &known.blocks);
+                let one = judge_on(&kernel, &grid, &scalars, vmem_limit_bytes, machine, blocks)?;
+                judged.push((grid, one));
+            }
+        }
+        match prediction(&judged[same].1, target) {
             Some(one) => total.add(&one, iterations * times),
             None => total.time_s = f64::INFINITY,
         }
-        let next = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
-        let largest = report.as_ref().map_or(0, |report| report.vmem.used_bytes());
-        if report.is_none() || next.vmem.used_bytes() > largest {
-            report = Some(next);
-        }
     }
-    let mut report = report.unwrap_or_else(|| unreachable!("a launch runs at least once"));
+    let used_bytes = |judged: &Judged| judged.vmem.used_bytes();
+    let largest = (judged.iter().map(|(_, judged)| judged))
+        .reduce(|a, b| match used_bytes(b) > used_bytes(a) {
+            true => b,
+            false => a,
+        })
+        .unwrap_or_else(|| unreachable!("a launch runs at least once"));
+    let mut report = KernelReport::new(spec.name().to_owned(), 0, largest, target);
     let (operands, scratch) = (operand_names(spec), scratch_names(spec));
     for term in &mut report.vmem.terms {
         rename(&mut term.name, "operand ", &operands);

@@ -33,8 +33,8 @@ use tilecast_core::target::{Generation, Target};
 use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
 use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
 
-use crate::grid::{Grid, dependents};
-use crate::signature::{Operand, Signature, Window, memref};
+use crate::grid::Grid;
+use crate::signature::{Operand, Signature, memref};
 use crate::verdict::{Largest, vmem_reason};
 
 /// Standard deviation of the logarithm of the registers that a kernel needs at once over those
@@ -126,48 +126,45 @@ impl Registers {
     }
 }
 
-impl VmemLedger {
-    /// The ledger of a kernel on a core that runs `grid`, register spills left out, against `limit_bytes` or the
-    /// target's default limit. `dropped` are the scratch arguments that the compiler drops, by the
-    /// number of their value.
+/// The allocations of a kernel, whatever its grid.
+#[derive(Clone, Debug)]
+pub struct Allocations {
+    target: &'static Target,
+    /// The operands in VMEM, by their number.
+    windows: Vec<(usize, Vec<usize>, DType)>,
+    /// Scratch arguments by the number of their value; none for what is not in VMEM.
+    scratch: Vec<(usize, Result<Option<Term>, MemoryError>)>,
+    /// What the body and the compiler allocate.
+    others: Vec<Term>,
+}
+
+impl Allocations {
+    /// Those of the kernel of `module`.
     ///
     /// # Errors
     /// A buffer whose padded size overflows or whose elements are not known.
-    pub fn new(
+    pub fn read(
         module: &Module,
         signature: &Signature,
-        grid: &Grid,
-        target: &Target,
-        dropped: &[usize],
-        limit_bytes: Option<u64>,
+        target: &'static Target,
     ) -> Result<Self, MemoryError> {
-        let mut terms = Vec::new();
+        let mut windows = Vec::new();
         for (i, operand) in signature.operands.iter().enumerate() {
-            if operand.space != MemorySpace::Vmem {
-                continue;
+            if operand.space == MemorySpace::Vmem {
+                let (shape, dtype) = buffer(module, operand.value, &format!("operand {i}"))?;
+                windows.push((i, shape, dtype));
             }
-            let name = format!("operand {i}");
-            let buffers = buffers(module, signature, grid, operand);
-            let (shape, dtype) = buffer(module, operand.value, &name)?;
-            let bytes = window_bytes(&shape, dtype, buffers, target);
-            terms.push(Term {
-                kind: TermKind::Window,
-                bytes: bytes.map_err(|error| padding(&name, error))?,
-                shape,
-                buffers,
-                name,
-            });
         }
-        let kept = signature.scratch.iter().enumerate();
-        for (i, &value) in kept.filter(|(_, value)| !dropped.contains(&value.index())) {
-            let name = format!("scratch {i}");
-            terms.extend(scratch(module, value, name, target)?);
-        }
-        if let Some(entry) = module.entry(signature.function, 0) {
-            terms.extend(allocations(module, entry, target)?);
-        }
+        let scratch = |(i, &value): (usize, &Value)| {
+            let term = scratch(module, value, format!("scratch {i}"), target);
+            (value.index(), term)
+        };
+        let mut others = match module.entry(signature.function, 0) {
+            Some(entry) => allocations(module, entry, target)?,
+            None => Vec::new(),
+        };
         if relayouts(module, signature, target) {
-            terms.push(Term {
+            others.push(Term {
                 name: "internal scratch".into(),
                 kind: TermKind::Internal,
                 shape: Vec::new(),
@@ -175,16 +172,57 @@ impl VmemLedger {
                 buffers: 1,
             });
         }
+        Ok(Self {
+            target,
+            windows,
+            scratch: signature.scratch.iter().enumerate().map(scratch).collect(),
+            others,
+        })
+    }
+
+    /// The ledger on a core that runs `grid`, register spills left out, against `limit_bytes` or the target's
+    /// default limit. `is_dropped` tells the scratch arguments that the compiler drops, by the number of
+    /// their value.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub fn ledger(
+        &self,
+        signature: &Signature,
+        grid: &Grid,
+        is_dropped: impl Fn(usize) -> bool,
+        limit_bytes: Option<u64>,
+    ) -> Result<VmemLedger, MemoryError> {
+        let target = self.target;
+        let mut terms = Vec::with_capacity(self.windows.len() + self.scratch.len());
+        for (i, shape, dtype) in &self.windows {
+            let name = format!("operand {i}");
+            let buffers = buffers(signature, grid, &signature.operands[*i]);
+            let bytes = window_bytes(shape, *dtype, buffers, target);
+            terms.push(Term {
+                kind: TermKind::Window,
+                bytes: bytes.map_err(|error| padding(&name, error))?,
+                shape: shape.clone(),
+                buffers,
+                name,
+            });
+        }
+        for (_, term) in self.scratch.iter().filter(|(value, _)| !is_dropped(*value)) {
+            terms.extend(term.clone()?);
+        }
+        terms.extend(self.others.iter().cloned());
         let capacity_bytes = target.vmem_usable_bytes.value;
         let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
-        Ok(Self {
+        Ok(VmemLedger {
             terms,
             limit_bytes: limit.min(capacity_bytes),
             capacity_bytes,
             registers: None,
         })
     }
+}
 
+impl VmemLedger {
     /// The ledger of a kernel that has no module yet, from its specification.
     ///
     /// # Errors
@@ -292,7 +330,7 @@ impl VmemLedger {
 /// Bytes of one copy of an operand's block, padded as it is in VMEM.
 ///
 /// # Errors
-/// As for [`VmemLedger::new`].
+/// As for [`Allocations::read`].
 pub fn block_bytes(
     module: &Module,
     operand: &Operand,
@@ -304,31 +342,16 @@ pub fn block_bytes(
 }
 
 /// Buffers of an operand: two if its block changes from step to step.
-pub(crate) fn buffers(
-    module: &Module,
-    signature: &Signature,
-    grid: &Grid,
-    operand: &Operand,
-) -> usize {
+pub(crate) fn buffers(signature: &Signature, grid: &Grid, operand: &Operand) -> usize {
+    // Steps of all cores together; but a core that runs one step has no pipeline.
     let many = signature.bounds.contains(&DYNAMIC) || grid.steps() != 1;
-    let changes = |window: &Window| {
-        let Some(entry) = module.entry(window.map, 0) else {
-            return false;
-        };
-        // Steps of all cores together; but a core that runs one step has no pipeline.
-        let indices = module.arguments(entry).iter().zip(&signature.bounds);
-        let several = indices.filter(|&(_, &steps)| steps != 1 && many);
-        let seeds: Vec<Value> = several.map(|(&index, _)| index).collect();
-        let depends = dependents(module, window.map, &seeds);
-        let results = module
-            .block_ops(entry)
-            .last()
-            .map(|&op| module.operands(op));
-        results.is_some_and(|values| values.iter().any(|v| depends[v.index()]))
+    let changes = |follows: &[bool]| {
+        let mut axes = follows.iter().zip(&signature.bounds);
+        many && axes.any(|(&follows, &steps)| follows && steps != 1)
     };
     match &operand.window {
         Some(window) if window.mode == Some(PipelineMode::Synchronous) => 1,
-        Some(window) if changes(window) => 2,
+        Some(window) if changes(&window.axes) => 2,
         _ => 1,
     }
 }

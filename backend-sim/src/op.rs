@@ -24,7 +24,7 @@ use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
 use crate::memory::MARGIN_BYTES;
 use crate::pipeline::devices_per_chip;
 use crate::problem::{PassBlocks, Problem, Unfused};
-use crate::reuse::Schedules;
+use crate::reuse::Known;
 use crate::schedule::Machine;
 use crate::trace::Process;
 use crate::verdict::{Verdict, hbm_reason};
@@ -324,10 +324,7 @@ impl<P: Problem> Request<P> {
     /// # Errors
     /// Blocks that no target could take.
     pub fn forward(&self, blocks: P::Blocks) -> Result<PassReport<P::Kernel>, SimError> {
-        self.judge(
-            self.forward_program(blocks)?,
-            &mut Schedules::new(Machine::new(self.target)),
-        )
+        self.judge(self.forward_program(blocks)?, &mut self.nothing_known())
     }
 
     /// The backward pass, cut as `plan` says.
@@ -338,10 +335,7 @@ impl<P: Problem> Request<P> {
         &self,
         plan: BackwardPlan<P::Blocks>,
     ) -> Result<PassReport<P::Kernel>, SimError> {
-        self.judge(
-            self.backward_program(plan)?,
-            &mut Schedules::new(Machine::new(self.target)),
-        )
+        self.judge(self.backward_program(plan)?, &mut self.nothing_known())
     }
 
     pub(crate) fn forward_program(
@@ -358,19 +352,18 @@ impl<P: Problem> Request<P> {
         self.device_problem.backward(plan, self.target)
     }
 
-    /// The pass that is `program`, with the schedules that were made before for this request.
+    /// What is known of the kernels of this request before any is judged.
+    pub(crate) fn nothing_known(&self) -> Known {
+        Known::new(Machine::new(self.target), self.products)
+    }
+
+    /// The pass that is `program`, with what is known of the kernels of this request.
     pub(crate) fn judge(
         &self,
         program: Program<P::Kernel>,
-        schedules: &mut Schedules,
+        known: &mut Known,
     ) -> Result<PassReport<P::Kernel>, SimError> {
-        let kernels = kernel::report_again(
-            &program,
-            self.target,
-            self.vmem_limit_bytes,
-            self.products,
-            schedules,
-        )?;
+        let kernels = kernel::report_again(&program, self.vmem_limit_bytes, known)?;
         Ok(PassReport {
             verdict: (kernels.iter())
                 .map(|kernel| kernel.verdict)

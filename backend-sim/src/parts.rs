@@ -33,15 +33,25 @@ pub(crate) struct Rest {
     /// The kernel with fewer sub-tiles than the module.
     pub(crate) shorter: Module,
     /// Sub-tiles that the module lacks, for each that it has more than `shorter`.
-    times: f64,
+    pub(crate) times: f64,
+}
+
+impl From<Module> for Parts {
+    fn from(module: Module) -> Self {
+        Self { module, rest: None }
+    }
 }
 
 impl Parts {
-    /// `kernel` in as little as its schedule needs.
+    /// `kernel` in as little as its schedule needs, and for each axis of its grid, whether that would be another kernel
+    /// with another number of steps.
     ///
     /// # Errors
     /// As for [`lower_part`].
-    pub(crate) fn of(kernel: &impl Kernel, products: F32Products) -> Result<Self, LowerError> {
+    pub(crate) fn of(
+        kernel: &impl Kernel,
+        products: F32Products,
+    ) -> Result<(Self, Vec<bool>), LowerError> {
         let longer = lower_part(kernel, products, LONG)?;
         let rest = match longer.iterations.saturating_sub(LONG) {
             0 => None,
@@ -50,51 +60,47 @@ impl Parts {
                 times: missing as f64 / (LONG - SHORT) as f64,
             }),
         };
-        Ok(Self {
+        let parts = Self {
             module: longer.module,
             rest,
-        })
+        };
+        Ok((parts, longer.sizes_read))
     }
 }
 
-impl Rest {
-    /// Adds what is missing to the schedule of the module, `shorter` being that of the shorter one.
-    pub(crate) fn add_to(&self, longer: &mut KernelSchedule, shorter: &KernelSchedule) {
-        for (long, short) in longer.kinds.iter_mut().zip(&shorter.kinds) {
-            self.add_to_step(&mut long.schedule, &short.schedule);
-        }
+/// Adds to the schedule `longer` what it has more than `shorter`, `times` times.
+pub(crate) fn extend(longer: &mut KernelSchedule, shorter: &KernelSchedule, times: f64) {
+    for (long, short) in longer.kinds.iter_mut().zip(&shorter.kinds) {
+        extend_step(&mut long.schedule, &short.schedule, times);
     }
+}
 
-    fn add_to_step(&self, long: &mut StepSchedule, short: &StepSchedule) {
-        self.add(&mut long.branches, short.branches);
-        self.add(&mut long.iterations, short.iterations);
-        match long.regions.len().checked_sub(short.regions.len()) {
-            // Sub-tiles make some blocks longer,
-            Some(0) => {
-                for (long, short) in long.regions.iter_mut().zip(&short.regions) {
-                    self.add(&mut long.cycles, short.cycles);
-                    long.registers = long.registers.max(short.registers);
-                    for (long, short) in long.slots.iter_mut().zip(short.slots) {
-                        self.add(long, short);
-                    }
+fn extend_step(long: &mut StepSchedule, short: &StepSchedule, times: f64) {
+    let add = |long: &mut f64, short: f64| *long += times * (*long - short);
+    add(&mut long.branches, short.branches);
+    add(&mut long.iterations, short.iterations);
+    match long.regions.len().checked_sub(short.regions.len()) {
+        // Sub-tiles make some blocks longer,
+        Some(0) => {
+            for (long, short) in long.regions.iter_mut().zip(&short.regions) {
+                add(&mut long.cycles, short.cycles);
+                long.registers = long.registers.max(short.registers);
+                for (long, short) in long.slots.iter_mut().zip(short.slots) {
+                    add(long, short);
                 }
             }
-            // or, where they have branches, are blocks of their own. Which of them are the ones between does not
-            // matter, as long as what follows the last is none.
-            Some(more) => {
-                let pairs = long.regions.iter().rev().zip(short.regions.iter().rev());
-                let after = pairs.take_while(|(long, short)| alike(long, short)).count();
-                let end = long.regions.len() - after.min(short.regions.len());
-                for region in &mut long.regions[end.saturating_sub(more)..end] {
-                    region.times *= 1.0 + self.times;
-                }
-            }
-            None => {}
         }
-    }
-
-    fn add(&self, long: &mut f64, short: f64) {
-        *long += self.times * (*long - short);
+        // or, where they have branches, are blocks of their own. Which of them are the ones between does not
+        // matter, as long as what follows the last is none.
+        Some(more) => {
+            let pairs = long.regions.iter().rev().zip(short.regions.iter().rev());
+            let after = pairs.take_while(|(long, short)| alike(long, short)).count();
+            let end = long.regions.len() - after.min(short.regions.len());
+            for region in &mut long.regions[end.saturating_sub(more)..end] {
+                region.times *= 1.0 + times;
+            }
+        }
+        None => {}
     }
 }
 
@@ -112,9 +118,9 @@ mod tests {
 
     use super::*;
     use crate::grid::Scalars;
-    use crate::judge::{Judged, cores, judge, judge_again};
-    use crate::reuse::Schedules;
-    use crate::schedule::Machine;
+    use crate::judge::{Judged, cores, judge, judge_on};
+    use crate::prepared::Prepared;
+    use crate::schedule::{Machine, Memo};
 
     /// The first kernel of a pass as a whole, and from its parts.
     fn both(target: &str, dtype: DType, [b, h, v]: [usize; 3], vocab: usize) -> Vec<[Judged; 2]> {
@@ -137,14 +143,15 @@ mod tests {
             let scalars = Scalars::default();
             let limit = Some(target.vmem_usable_bytes.value);
             let whole = lower(kernel, products).unwrap();
-            let parts = Parts::of(kernel, products).unwrap();
-            let (module, rest) = (parts.module, parts.rest.unwrap());
-            assert!(module.op_count() < whole.op_count());
-            let mut schedules = Schedules::new(Machine::new(target));
-            let (cores, rest) = (cores(target), Some(&rest));
+            let (parts, _) = Parts::of(kernel, products).unwrap();
+            assert!(parts.rest.is_some());
+            assert!(parts.module.op_count() < whole.op_count());
+            let parts = Prepared::new(parts, target).unwrap();
+            let grid = (parts.grid(parts.bounds(), &scalars, cores(target))).unwrap();
+            let (machine, memo) = (Machine::new(target), Memo::default());
             [
                 judge(&whole, target, &scalars, limit).unwrap(),
-                judge_again(&module, rest, cores, &scalars, limit, &mut schedules).unwrap(),
+                judge_on(&parts, &grid, &scalars, limit, &machine, &memo).unwrap(),
             ]
         });
         judged.collect()

@@ -37,10 +37,10 @@ use state::{Clock, Matrix, State};
 const HEAD: f64 = 50.0;
 
 /// What is copied for an operand with a window.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WindowCopy {
-    /// Name, for traces.
-    pub name: String,
+    /// Number of the operand.
+    pub operand: usize,
     /// Bytes of one block.
     pub bytes: f64,
     /// Written back, rather than fetched.
@@ -149,17 +149,13 @@ pub struct Interval {
 }
 
 impl<'a> Pipeline<'a> {
-    /// The kernel of `module` with the cycles of its schedule.
-    ///
-    /// # Errors
-    /// A window whose padded size overflows or whose elements are not known.
+    /// The kernel whose steps copy `windows` and take the cycles of its schedule.
     pub fn new(
-        module: &Module,
-        signature: &Signature,
+        windows: Vec<WindowCopy>,
         grid: &'a Grid,
         schedule: &KernelSchedule,
         machine: &Machine,
-    ) -> Result<Self, MemoryError> {
+    ) -> Self {
         let around = schedule.step_cycles(machine);
         let bodies = schedule.kinds.iter().map(|kind| StepCost {
             cycles: kind.schedule.cycles(machine) + around,
@@ -168,14 +164,14 @@ impl<'a> Pipeline<'a> {
                 .collect(),
             transfers: kind.schedule.transfers.clone(),
         });
-        Ok(Self {
+        Self {
             grid,
-            windows: windows(module, signature, grid, machine.target)?,
+            windows,
             bodies: bodies.collect(),
             entry: 0.0,
             around,
             copies: Copies::new(machine.target, grid.cores),
-        })
+        }
     }
 
     /// The time of all steps.
@@ -450,7 +446,7 @@ fn load(
 }
 
 /// What is copied for each operand with a window, in the order of the bits of
-/// [`Kind::moved`](crate::grid::Kind::moved). Blocks that overhang their array are taken to be copied as a whole:
+/// [`Kind::moved`](crate::grid::Kind::moved), with two buffers. Blocks that overhang their array are taken to be copied as a whole:
 /// a module does not say how large its arrays are.
 ///
 /// # Errors
@@ -458,7 +454,6 @@ fn load(
 pub fn windows(
     module: &Module,
     signature: &Signature,
-    grid: &Grid,
     target: &Target,
 ) -> Result<Vec<WindowCopy>, MemoryError> {
     let outputs = signature.outputs(module);
@@ -471,13 +466,29 @@ pub fn windows(
                 _ => 0,
             };
             Ok(WindowCopy {
-                name: format!("operand {i}"),
+                operand: i,
                 bytes: bytes as f64,
                 output: i >= outputs,
-                single: i < outputs && buffers(module, signature, grid, operand) == 1,
+                single: false,
             })
         })
         .collect()
+}
+
+/// The same with the buffers that they have on a core that runs `grid`.
+pub(crate) fn buffered(
+    windows: &[WindowCopy],
+    signature: &Signature,
+    grid: &Grid,
+) -> Vec<WindowCopy> {
+    let buffered = |window: &WindowCopy| {
+        let operand = &signature.operands[window.operand];
+        WindowCopy {
+            single: !window.output && buffers(signature, grid, operand) == 1,
+            ..*window
+        }
+    };
+    windows.iter().map(buffered).collect()
 }
 
 /// Takes down what takes time, if anybody asks.

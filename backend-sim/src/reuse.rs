@@ -1,127 +1,124 @@
-//! [`Schedules`]: schedules that were made before.
+//! [`Known`]: what is known of the kernels of an op that were judged before.
 //!
 //! Most kernels that a search judges differ in their grid and not in their code: chunks of another size,
-//! or the next chunk. What a step does, and so its schedule, depends on the code and on the outcomes
-//! of its conditions; the bounds of a grid are in neither. Then only the number of steps is new.
+//! or the next chunk. So a kernel is recorded and [read](Prepared) once for all grids with which it is the
+//! same, and straight-line blocks that several kernels share are [scheduled](Memo) once.
+//!
+//! Modules are large, and memory that is taken anew costs as much time as reading one. So only the kernels that were
+//! read last are kept, and a search judges what has the same blocks one after the other.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::VecDeque;
+use std::rc::Rc;
 
-use tilecast_tpu::mosaic::{Module, Value};
+use tilecast_core::program::Kernel;
+use tilecast_core::spec::{Buffer, KernelSpec};
+use tilecast_tpu::lower::F32Products;
 
-use crate::grid::{Grid, Scalars, dependents};
-use crate::schedule::{KernelSchedule, Machine, Memo, ScheduleError, schedule_grid};
-use crate::signature::Signature;
+use crate::judge::JudgeError;
+use crate::parts::Parts;
+use crate::prepared::Prepared;
+use crate::schedule::{Machine, Memo};
 
-/// The schedules of the kernels of one op on a core of one target.
+/// Kernels that are kept: all that there are of one size of blocks, with every strategy.
+const KEPT: usize = 16;
+
+/// The kernels of one op on a core of one target.
 ///
-/// An op is one problem: what kernels do with the edges of arrays is the same for all of them.
-pub(crate) struct Schedules {
+/// An op is one problem: what kernels do with the edges of arrays is the same for all of them, and all else that a body
+/// does is in its spec.
+#[derive(Debug)]
+pub(crate) struct Known {
     pub(crate) machine: Machine,
-    known: HashMap<Key, KernelSchedule>,
-    blocks: Memo,
+    pub(crate) blocks: Memo,
+    products: F32Products,
+    /// Those read last, the newest first.
+    kernels: VecDeque<Family>,
+    /// How many were read.
+    read: usize,
 }
 
-/// What a schedule depends on.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    /// Operations and shapes of the kernel; of numbers, only those that shape values.
-    code: u64,
-    /// Which values are known only at run time.
-    varies: Vec<bool>,
-    /// Which axes of the grid have several steps.
-    axes: Vec<bool>,
-    /// The outcomes of the conditions of each body.
-    bodies: Vec<Vec<i64>>,
-    /// Prefetched scalars, if a condition reads them that is the same for all steps.
-    scalars: Vec<Option<Vec<i64>>>,
+/// Kernels that differ in bounds of their grids at most.
+#[derive(Debug)]
+struct Family {
+    /// One of them.
+    spec: KernelSpec,
+    /// For each axis, whether another number of steps makes another kernel.
+    sizes_read: Vec<bool>,
+    kernel: Rc<Prepared>,
 }
 
-impl Schedules {
-    pub(crate) fn new(machine: Machine) -> Self {
+impl Known {
+    /// Nothing yet.
+    pub(crate) fn new(machine: Machine, products: F32Products) -> Self {
         Self {
             machine,
-            known: HashMap::new(),
             blocks: Memo::default(),
+            products,
+            kernels: VecDeque::new(),
+            read: 0,
         }
     }
 
-    /// As [`schedule_grid`].
+    /// What the module of `kernel` says.
     ///
     /// # Errors
-    /// Those of [`schedule_grid`].
-    pub(crate) fn schedule(
-        &mut self,
-        module: &Module,
-        signature: &Signature,
-        grid: &Grid,
-        scalars: &Scalars,
-    ) -> Result<KernelSchedule, ScheduleError> {
-        let key = Key::new(module, signature, grid, scalars);
-        if let Some(known) = self.known.get(&key) {
-            let mut schedule = known.clone();
-            for (kind, body) in schedule.kinds.iter_mut().zip(&grid.bodies) {
-                kind.times = body.times;
-                kind.at.clone_from(&body.at);
-            }
-            return Ok(schedule);
+    /// A kernel that has no module, or one that is not understood.
+    pub(crate) fn kernel(&mut self, kernel: &impl Kernel) -> Result<Rc<Prepared>, JudgeError> {
+        let spec = kernel.spec();
+        if let Some(family) = self.kernels.iter().find(|family| family.has(spec)) {
+            return Ok(family.kernel.clone());
         }
-        let schedule = schedule_grid(
-            module,
-            &self.machine,
-            signature,
-            grid,
-            scalars,
-            &self.blocks,
-        )?;
-        self.known.insert(key, schedule.clone());
-        Ok(schedule)
+        let (parts, sizes_read) = Parts::of(kernel, self.products)?;
+        let kernel = Rc::new(Prepared::new(parts, self.machine.target)?);
+        self.read += 1;
+        self.kernels.truncate(KEPT - 1);
+        self.kernels.push_front(Family {
+            spec: spec.clone(),
+            sizes_read,
+            kernel: kernel.clone(),
+        });
+        Ok(kernel)
     }
 }
 
-impl Key {
-    fn new(module: &Module, signature: &Signature, grid: &Grid, scalars: &Scalars) -> Self {
-        let varies = signature.varies(module);
-        let of_grid = dependents(module, signature.function, &signature.indices);
-        let mut code = DefaultHasher::new();
-        let mut by_scalars = false;
-        module.walk(signature.function, &mut |op| {
-            let name = module.op_name(op);
-            name.hash(&mut code);
-            let decides = |value: &Value| varies[value.index()] && !of_grid[value.index()];
-            by_scalars |= match name {
-                "scf.if" => module.operands(op).iter().any(decides),
-                "scf.for" => module.operands(op).iter().take(3).any(decides),
-                _ => false,
-            };
-            for value in module.operands(op) {
-                value.index().hash(&mut code);
-            }
-            for &value in module.results(op) {
-                module.value_kind(value).shape().hash(&mut code);
-            }
-        });
-        if let Some(entry) = module.entry(signature.function, 0) {
-            for &argument in module.arguments(entry) {
-                module
-                    .type_text(module.value_type(argument))
-                    .hash(&mut code);
-            }
-        }
-        Self {
-            code: code.finish(),
-            varies,
-            axes: signature.bounds.iter().map(|&steps| steps > 1).collect(),
-            bodies: grid
-                .bodies
-                .iter()
-                .map(|body| body.outcomes.clone())
-                .collect(),
-            scalars: match by_scalars {
-                true => scalars.prefetched.clone(),
-                false => Vec::new(),
+impl Family {
+    /// Whether the kernel of `spec` is one of these.
+    fn has(&self, spec: &KernelSpec) -> bool {
+        let ours = &self.spec;
+        let mut axes = ours.grid().iter().zip(spec.grid()).zip(&self.sizes_read);
+        let mut buffers = ours.buffers().iter().zip(spec.buffers());
+        ours.name() == spec.name()
+            && ours.scalars() == spec.scalars()
+            && ours.grid().len() == spec.grid().len()
+            && ours.buffers().len() == spec.buffers().len()
+            && axes.all(|((a, b), &is_read)| {
+                let one = (a.size == 1) == (b.size == 1);
+                a.semantics == b.semantics && if is_read { a.size == b.size } else { one }
+            })
+            && buffers.all(|(a, b)| is_alike(&a.buffer, &b.buffer))
+    }
+}
+
+/// Whether two buffers are the same to a kernel, which does not see how far the array behind a window goes.
+fn is_alike(a: &Buffer, b: &Buffer) -> bool {
+    match (a, b) {
+        (
+            Buffer::Window {
+                access,
+                layout,
+                operand,
             },
+            Buffer::Window {
+                access: other_access,
+                layout: other_layout,
+                operand: other,
+            },
+        ) => {
+            (access, layout) == (other_access, other_layout)
+                && (operand.dtype, &operand.block, &operand.map)
+                    == (other.dtype, &other.block, &other.map)
         }
+        _ => a == b,
     }
 }
 
@@ -131,30 +128,29 @@ mod tests {
     use tilecast_core::kernels::linear_ce::{LinearCe, Options, Strategy};
     use tilecast_core::target::Target;
 
-    use super::*;
     use crate::op::Request;
     use crate::tune::Space;
 
     #[test]
-    fn a_schedule_made_before_is_that_which_would_be_made() {
+    fn a_kernel_known_before_is_judged_as_if_it_were_new() {
         for (target, vocab) in [("v5e", 65536), ("v5p", 50000), ("v6e", 50000)] {
             let problem = LinearCe::new(2000, 512, vocab, DType::Bf16, Options::default()).unwrap();
             let target = Target::by_name(target).unwrap();
             let request = Request::new(problem, target, 1, None).unwrap();
-            let mut schedules = Schedules::new(Machine::new(target));
+            let mut known = request.nothing_known();
             let space = Space::new(&request, [false, true], [None; 2], &Strategy::ALL);
-            let mut made_alone = 0;
+            let mut read_alone = 0;
             // All chunk sizes of the same blocks follow each other.
             for &plan in space.backward.iter().skip(25).take(50) {
                 let program = || request.backward_program(plan).unwrap();
-                let mut alone = Schedules::new(Machine::new(target));
-                let again = request.judge(program(), &mut schedules).unwrap().kernels;
+                let mut alone = request.nothing_known();
+                let again = request.judge(program(), &mut known).unwrap().kernels;
                 let anew = request.judge(program(), &mut alone).unwrap().kernels;
                 assert_eq!(again, anew, "{} {plan:?}", target.name);
-                made_alone += alone.known.len();
+                read_alone += alone.read;
             }
-            let made = schedules.known.len();
-            assert!(made < made_alone, "{made} of {made_alone} schedules made");
+            let read = known.read;
+            assert!(read < read_alone, "{read} of {read_alone} kernels read");
         }
     }
 }

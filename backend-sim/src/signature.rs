@@ -80,6 +80,8 @@ pub struct Operand {
 pub struct Window {
     /// The function from grid indices and scalars to block indices.
     pub map: Op,
+    /// For each axis of the grid, whether the block depends on the index along it.
+    pub axes: Vec<bool>,
     /// Indices are elements instead of blocks, with this much padding.
     pub elements: Option<ElementWindow>,
     /// How many buffers it has, where the kernel decides.
@@ -131,9 +133,10 @@ impl Signature {
         let (indices, rest) = arguments.split_at(bounds.len());
         let (scalars, rest) = rest.split_at(scalars);
         let (operands, scratch) = rest.split_at(rest.len() - scratch);
+        let axes = bounds.len();
         let operand = |(i, &value): (usize, &Value)| {
             let window = windows.map(|windows| windows[i]);
-            let window = window.map(|window| Window::read(module, window));
+            let window = window.map(|window| Window::read(module, window, axes));
             let window = window.unwrap_or(Ok(None));
             Ok(Operand {
                 value,
@@ -281,7 +284,7 @@ impl Signature {
 
 impl Window {
     /// None for an operand that is there as a whole.
-    fn read(module: &Module, attribute: Attribute) -> Result<Option<Self>, String> {
+    fn read(module: &Module, attribute: Attribute, axes: usize) -> Result<Option<Self>, String> {
         let AttributeKind::Dictionary(entries) = module.attribute_kind(attribute) else {
             return Ok(None);
         };
@@ -304,10 +307,28 @@ impl Window {
             .map(|mode| PipelineMode::read(module, mode).ok_or("its pipeline mode is not known"));
         Ok(Some(Self {
             map,
+            axes: follows(module, map, axes),
             elements: elements.transpose()?,
             mode: mode.transpose()?,
         }))
     }
+}
+
+/// For each of the first arguments of an index map, whether a result depends on it.
+fn follows(module: &Module, map: Op, axes: usize) -> Vec<bool> {
+    let Some(entry) = module.entry(map, 0) else {
+        return vec![false; axes];
+    };
+    let end = module.block_ops(entry).last();
+    let results = end.map_or(&[][..], |&end| module.operands(end));
+    let mut follows: Vec<bool> = (module.arguments(entry).iter().take(axes))
+        .map(|&index| {
+            let depends = dependents(module, map, &[index]);
+            results.iter().any(|value| depends[value.index()])
+        })
+        .collect();
+    follows.resize(axes, false);
+    follows
 }
 
 /// Where a copy goes to.

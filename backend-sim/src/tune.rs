@@ -10,6 +10,7 @@
 //! even written.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use tilecast_core::kernels::head::{Blocks, Head, Strategy};
 use tilecast_core::program::Kernel;
@@ -18,8 +19,8 @@ use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
 use crate::op::{BackwardPlan, OpReport, PassReport, Request, SimError};
 use crate::problem::{BlockSizes, PassBlocks, Problem};
-use crate::reuse::Schedules;
-use crate::schedule::Machine;
+#[cfg(doc)]
+use crate::reuse::Known;
 use crate::verdict::Verdict;
 
 /// Columns of a chunk of delta that are tried.
@@ -256,7 +257,7 @@ fn search<P: Problem>(
     top: usize,
     mut progress: impl FnMut(),
 ) -> Result<Best<P::Blocks>, SimError> {
-    let mut schedules = Schedules::new(Machine::new(request.target()));
+    let mut known = request.nothing_known();
     let time = |passes: &[&PassReport<P::Kernel>]| -> Result<Option<f64>, SimError> {
         Ok(request.total(passes)?.total.map(|total| total.time_s))
     };
@@ -265,9 +266,10 @@ fn search<P: Problem>(
         .collect();
     let forward = candidates_judged(
         programs?,
+        |i| space.forward[i],
         top,
         |program| request.floor_s(program, 1),
-        |program| request.judge(program, &mut schedules),
+        |program| request.judge(program, &mut known),
         |pass| time(&[pass]),
         &mut progress,
     )?;
@@ -278,9 +280,10 @@ fn search<P: Problem>(
         .collect();
     let backward = candidates_judged(
         programs?,
+        |i| space.backward[i].blocks,
         top,
         |program| request.floor_s(program, 3),
-        |program| request.judge(program, &mut schedules),
+        |program| request.judge(program, &mut known),
         |pass| match beside {
             Some(forward) => time(&[forward, pass]),
             None => time(&[pass]),
@@ -317,10 +320,12 @@ fn search<P: Problem>(
     Ok(Best { rows, slower })
 }
 
-/// Judges candidates of one pass, those with the lowest floor first, until `top` fit and the floors
-/// of all others are above their times. Reports are in the order of the candidates.
-fn candidates_judged<P, K: Kernel>(
+/// Judges candidates of one pass, those of the blocks with the lowest floor first, but for those whose floors are above
+/// the times of `top` that fit. Candidates of the same `blocks` follow each other, for they share [kernels](Known).
+/// Reports are in the order of the candidates.
+fn candidates_judged<P, B: PassBlocks, K: Kernel>(
     programs: Vec<P>,
+    blocks: impl Fn(usize) -> B,
     top: usize,
     floor_s: impl Fn(&P) -> f64,
     mut judge: impl FnMut(P) -> Result<PassReport<K>, SimError>,
@@ -329,8 +334,18 @@ fn candidates_judged<P, K: Kernel>(
 ) -> Result<Vec<Option<PassReport<K>>>, SimError> {
     let mut reports: Vec<Option<PassReport<K>>> = programs.iter().map(|_| None).collect();
     let floors = programs.iter().map(floor_s).collect::<Vec<f64>>();
+    let mut lowest: BTreeMap<B, f64> = BTreeMap::new();
+    for (i, &floor) in floors.iter().enumerate() {
+        let lowest = lowest.entry(blocks(i)).or_insert(floor);
+        *lowest = lowest.min(floor);
+    }
     let mut candidates: Vec<(usize, P)> = programs.into_iter().enumerate().collect();
-    candidates.sort_by(|(i, _), (j, _)| floors[*i].total_cmp(&floors[*j]));
+    candidates.sort_by(|&(i, _), &(j, _)| {
+        let [a, b] = [blocks(i), blocks(j)];
+        (lowest[&a].total_cmp(&lowest[&b]))
+            .then(a.cmp(&b))
+            .then(floors[i].total_cmp(&floors[j]))
+    });
     let mut best_s: Vec<f64> = Vec::new();
     for (i, program) in candidates {
         progress();

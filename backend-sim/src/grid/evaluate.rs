@@ -55,6 +55,14 @@ impl<'a> Evaluator<'a> {
         self.steps(&program.steps)
     }
 
+    /// Runs the program at one step; what is undecided there is taken to be true.
+    pub(super) fn run_at(&mut self, program: &Program, at: &[i64]) {
+        let indices: Vec<Form> = at.iter().map(|&index| Form::constant(index)).collect();
+        self.force = true;
+        // Nothing is asked to be cut where everything is decided.
+        let _ = self.run(program, &indices);
+    }
+
     pub(super) fn value(&self, value: usize) -> Number {
         self.values[value]
     }

@@ -1,10 +1,13 @@
 //! [`Program`]: the integer arithmetic of a function that tells grid steps apart.
 //!
 //! Of a kernel's body that is what its conditions and the bounds of its loops are computed from, as
-//! far as they depend on grid indices; of an index map it is everything. The rest is left out.
+//! far as they depend on grid indices; of an index map it is everything. The rest is left out, and the
+//! values that are left are numbered anew, for a kernel has thousands that do not matter here.
 
+use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{AttributeKind, Block, Definition, Module, Op, TypeKind, Value};
 
+use super::dependents::dependents;
 use super::form::{Comparison, Rounding};
 
 /// An operation on numbers.
@@ -66,46 +69,168 @@ pub(super) struct Program {
     pub results: Vec<usize>,
 }
 
+/// The numbers that programs have for the values of a module.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    of: FxHashMap<Value, usize>,
+}
+
+impl Numbers {
+    fn of(&mut self, value: Value) -> usize {
+        let next = self.of.len();
+        *self.of.entry(value).or_insert(next)
+    }
+
+    fn of_all(&mut self, values: &[Value]) -> Vec<usize> {
+        values.iter().map(|&value| self.of(value)).collect()
+    }
+
+    /// How many values have one.
+    pub(super) fn count(&self) -> usize {
+        self.of.len()
+    }
+}
+
+/// What a program is to tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// The outcomes of conditions that depend on grid indices.
+    ByGrid,
+    /// The outcomes of conditions that depend on prefetched scalars.
+    ByScalars,
+    /// What the function returns.
+    Results,
+}
+
 struct Compiler<'m> {
     module: &'m Module,
     /// Values that depend on a grid index.
     varies: Vec<bool>,
     needed: Vec<bool>,
-    /// Prefetched scalars, by value.
-    scalars: Vec<Option<usize>>,
+    /// Prefetched scalars.
+    scalars: &'m [Value],
+    numbers: &'m mut Numbers,
 }
 
 impl Program {
-    /// The conditions and loops of a kernel's body.
-    pub(super) fn body(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
-        Self::compile(module, function, axes, scalars, false)
+    /// The conditions and loops of a kernel's body that depend on grid indices.
+    pub(super) fn body(
+        module: &Module,
+        function: Op,
+        sizes: [usize; 2],
+        numbers: &mut Numbers,
+    ) -> Self {
+        Self::compile(module, function, sizes, Asked::ByGrid, numbers)
+    }
+
+    /// The conditions and loops of a kernel's body that depend on prefetched scalars.
+    pub(super) fn by_scalars(
+        module: &Module,
+        function: Op,
+        sizes: [usize; 2],
+        numbers: &mut Numbers,
+    ) -> Self {
+        Self::compile(module, function, sizes, Asked::ByScalars, numbers)
     }
 
     /// An index map.
-    pub(super) fn map(module: &Module, function: Op, axes: usize, scalars: usize) -> Self {
-        Self::compile(module, function, axes, scalars, true)
+    pub(super) fn map(
+        module: &Module,
+        function: Op,
+        sizes: [usize; 2],
+        numbers: &mut Numbers,
+    ) -> Self {
+        Self::compile(module, function, sizes, Asked::Results, numbers)
     }
 
-    fn compile(module: &Module, function: Op, axes: usize, scalars: usize, map: bool) -> Self {
+    /// Whether it computes sums of multiples of grid indices and scalars at fixed places, and nothing else.
+    pub(super) fn is_affine(&self) -> bool {
+        // Of what is computed, whether it is the same for all steps.
+        let mut constants: FxHashMap<usize, bool> = FxHashMap::default();
+        constants.extend(self.arguments.iter().map(|&index| (index, false)));
+        let computed = self.steps.iter().all(|step| {
+            let Step::Compute {
+                code,
+                operands,
+                result,
+            } = step
+            else {
+                return false;
+            };
+            let known = operands.iter().map(|value| constants.get(value).copied());
+            let Some(known) = known.collect::<Option<Vec<bool>>>() else {
+                return false;
+            };
+            let all = known.iter().all(|&constant| constant);
+            constants.insert(*result, all);
+            match code {
+                Code::Constant(_) | Code::Add | Code::Subtract | Code::Same => true,
+                Code::Multiply => known.contains(&true),
+                Code::Scalar(_) => all,
+                _ => false,
+            }
+        });
+        computed && (self.results.iter()).all(|value| constants.contains_key(value))
+    }
+
+    /// Whether it reads prefetched scalars.
+    pub(super) fn reads_scalars(&self) -> bool {
+        fn read(steps: &[Step]) -> bool {
+            steps.iter().any(|step| match step {
+                Step::Compute { code, .. } => matches!(code, Code::Scalar(_)),
+                Step::If { branches, .. } => branches.iter().any(|branch| read(branch)),
+                Step::For { body, .. } => read(body),
+            })
+        }
+        read(&self.steps)
+    }
+
+    /// Whether it computes all that it tells from grid indices and scalars, without loops.
+    pub(super) fn is_straight(&self) -> bool {
+        fn are(steps: &[Step]) -> bool {
+            steps.iter().all(|step| match step {
+                Step::Compute { code, .. } => *code != Code::Data,
+                Step::If { branches, .. } => branches.iter().all(|branch| are(branch)),
+                Step::For { .. } => false,
+            })
+        }
+        are(&self.steps)
+    }
+
+    fn compile(
+        module: &Module,
+        function: Op,
+        [axes, scalars]: [usize; 2],
+        asked: Asked,
+        numbers: &mut Numbers,
+    ) -> Self {
         let Some(entry) = module.entry(function, 0) else {
             return Self::default();
         };
         let arguments = module.arguments(entry);
+        let varies = match asked {
+            Asked::ByGrid | Asked::Results => {
+                dependents(module, function, &arguments[..axes.min(arguments.len())])
+            }
+            Asked::ByScalars => {
+                let mut loaded = Vec::new();
+                module.walk(function, &mut |op| {
+                    if module.op_name(op) == "memref.load" {
+                        loaded.extend(module.results(op));
+                    }
+                });
+                dependents(module, function, &loaded)
+            }
+        };
         let mut compiler = Compiler {
             module,
-            varies: vec![false; module.value_count()],
+            varies,
             needed: vec![false; module.value_count()],
-            scalars: vec![None; module.value_count()],
+            scalars: arguments.get(axes..axes + scalars).unwrap_or_default(),
+            numbers,
         };
-        for &index in arguments.iter().take(axes) {
-            compiler.varies[index.index()] = true;
-        }
-        for (i, &value) in arguments.iter().skip(axes).take(scalars).enumerate() {
-            compiler.scalars[value.index()] = Some(i);
-        }
-        while compiler.spread(entry) {}
         let mut results = Vec::new();
-        if map {
+        if asked == Asked::Results {
             let end = module.block_ops(entry).last();
             results = end.map_or(Vec::new(), |&op| module.operands(op).to_vec());
             results.iter().for_each(|&value| compiler.need(value));
@@ -114,79 +239,15 @@ impl Program {
         }
         Self {
             steps: compiler.block(entry),
-            arguments: (arguments.iter().take(axes).map(|v| v.index())).collect(),
-            results: results.iter().map(|v| v.index()).collect(),
+            arguments: compiler
+                .numbers
+                .of_all(&arguments[..axes.min(arguments.len())]),
+            results: compiler.numbers.of_all(&results),
         }
     }
-}
-
-/// For each value of a function, whether it depends on one of `seeds`: is computed from it, or by a
-/// branch or loop that is. What is loaded depends on the place only.
-pub(super) fn dependents(module: &Module, function: Op, seeds: &[Value]) -> Vec<bool> {
-    let mut compiler = Compiler {
-        module,
-        varies: vec![false; module.value_count()],
-        needed: Vec::new(),
-        scalars: Vec::new(),
-    };
-    for seed in seeds {
-        compiler.varies[seed.index()] = true;
-    }
-    if let Some(entry) = module.entry(function, 0) {
-        while compiler.spread(entry) {}
-    }
-    compiler.varies
 }
 
 impl Compiler<'_> {
-    /// Marks what depends on what is marked. True if that was more than before.
-    fn spread(&mut self, block: Block) -> bool {
-        let mut more = false;
-        let module = self.module;
-        for &op in module.block_ops(block) {
-            let operands = module.operands(op);
-            let mut any = operands.iter().any(|v| self.varies[v.index()]);
-            let is_loop = module.op_name(op) == "scf.for";
-            for &region in module.regions(op) {
-                for &inner in module.blocks(region) {
-                    if is_loop && let Some((index, carried)) = module.arguments(inner).split_first()
-                    {
-                        let of_bounds = operands.iter().take(3).any(|v| self.varies[v.index()]);
-                        more |= self.mark(*index, of_bounds);
-                        for (i, &value) in carried.iter().enumerate() {
-                            let initial = operands.get(3 + i);
-                            let initial = initial.is_some_and(|v| self.varies[v.index()]);
-                            let next = module.block_ops(inner).last();
-                            let next = next.and_then(|&end| module.operands(end).get(i));
-                            let next = next.is_some_and(|v| self.varies[v.index()]);
-                            more |= self.mark(value, of_bounds || initial || next);
-                        }
-                    }
-                    more |= self.spread(inner);
-                    let end = module.block_ops(inner).last();
-                    any |= end.is_some_and(|&end| {
-                        module.operands(end).iter().any(|v| self.varies[v.index()])
-                    });
-                }
-            }
-            // What comes from memory is data, except for prefetched scalars.
-            let name = module.op_name(op);
-            if name == "memref.load" || name == "vector.load" || name == "tpu.sem_read" {
-                any = operands.iter().skip(1).any(|v| self.varies[v.index()]);
-            }
-            for &result in module.results(op) {
-                more |= self.mark(result, any);
-            }
-        }
-        more
-    }
-
-    fn mark(&mut self, value: Value, varies: bool) -> bool {
-        let new = varies && !self.varies[value.index()];
-        self.varies[value.index()] |= varies;
-        new
-    }
-
     fn need_conditions(&mut self, op: Op) {
         let module = self.module;
         let mut conditions: Vec<Value> = Vec::new();
@@ -253,15 +314,15 @@ impl Compiler<'_> {
         steps
     }
 
-    fn yielded(&self, block: Block, to: &[Value], steps: &mut Vec<Step>) {
+    fn yielded(&mut self, block: Block, to: &[Value], steps: &mut Vec<Step>) {
         let end = self.module.block_ops(block).last();
         let values = end.map_or(&[][..], |&end| self.module.operands(end));
         for (from, to) in values.iter().zip(to) {
             if self.needed[to.index()] {
                 steps.push(Step::Compute {
                     code: Code::Same,
-                    operands: vec![from.index()],
-                    result: to.index(),
+                    operands: vec![self.numbers.of(*from)],
+                    result: self.numbers.of(*to),
                 });
             }
         }
@@ -285,7 +346,7 @@ impl Compiler<'_> {
                 if tells || branches.iter().any(|branch| !branch.is_empty()) {
                     self.need_now(operands[0], steps);
                     steps.push(Step::If {
-                        condition: operands[0].index(),
+                        condition: self.numbers.of(operands[0]),
                         tells,
                         branches,
                     });
@@ -310,22 +371,23 @@ impl Compiler<'_> {
                     .iter()
                     .take(3)
                     .for_each(|&v| self.need_now(v, steps));
-                let index = |values: &[Value]| values.iter().map(|v| v.index()).collect();
                 let end = module.block_ops(block).last();
+                let next = end.map_or(&[][..], |&end| module.operands(end));
+                let numbers = &mut self.numbers;
                 steps.push(Step::For {
-                    bounds: [0, 1, 2].map(|i| operands[i].index()),
+                    bounds: [0, 1, 2].map(|i| numbers.of(operands[i])),
                     tells,
-                    arguments: index(module.arguments(block)),
-                    initial: index(&operands[3..]),
-                    next: end.map_or(Vec::new(), |&end| index(module.operands(end))),
-                    results: index(results),
+                    arguments: numbers.of_all(module.arguments(block)),
+                    initial: numbers.of_all(&operands[3..]),
+                    next: numbers.of_all(next),
+                    results: numbers.of_all(results),
                     body,
                 });
             }
             _ if needed && results.len() == 1 => steps.push(Step::Compute {
                 code: self.code(op),
                 operands: self.indices(op),
-                result: results[0].index(),
+                result: self.numbers.of(results[0]),
             }),
             _ => {}
         }
@@ -344,15 +406,16 @@ impl Compiler<'_> {
             steps.push(Step::Compute {
                 code,
                 operands: Vec::new(),
-                result: value.index(),
+                result: self.numbers.of(value),
             });
         }
     }
 
-    fn indices(&self, op: Op) -> Vec<usize> {
+    fn indices(&mut self, op: Op) -> Vec<usize> {
         let skipped = usize::from(self.module.op_name(op) == "memref.load");
-        let operands = self.module.operands(op).iter().skip(skipped);
-        operands.map(|v| v.index()).collect()
+        let operands = self.module.operands(op);
+        self.numbers
+            .of_all(&operands[skipped.min(operands.len())..])
     }
 
     fn code(&self, op: Op) -> Code {
@@ -397,7 +460,7 @@ impl Compiler<'_> {
             "tpu.core_id" | "tpu.device_id" => Code::Constant(0),
             "memref.load" => {
                 let memory = module.operands(op).first();
-                let scalar = memory.and_then(|v| self.scalars[v.index()]);
+                let scalar = memory.and_then(|v| self.scalars.iter().position(|s| s == v));
                 scalar.map_or(Code::Data, Code::Scalar)
             }
             _ => Code::Data,

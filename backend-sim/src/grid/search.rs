@@ -1,11 +1,11 @@
 //! [`Search`]: cuts a grid into kinds of steps.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::evaluate::Evaluator;
 use super::form::{AXES, Cut, Form};
 use super::program::Program;
-use super::{BOXES, Body, GROUP, Kind, Node};
+use super::{BOXES, Body, GROUP, Kind, Map, Node};
 
 /// Builds the tree, from the outermost axis inwards.
 pub(super) struct Search<'a> {
@@ -16,12 +16,12 @@ pub(super) struct Search<'a> {
     /// The index in its group, for each axis.
     rest: [i64; AXES],
     body: &'a Program,
-    maps: &'a [Program],
+    maps: &'a [Map],
     boxes: usize,
     pub(super) exact: bool,
-    by_trace: HashMap<Vec<i64>, usize>,
-    by_kind: HashMap<Kind, usize>,
-    by_node: HashMap<Node, usize>,
+    by_trace: FxHashMap<Vec<i64>, usize>,
+    by_kind: FxHashMap<Kind, usize>,
+    by_node: FxHashMap<Node, usize>,
     pub(super) bodies: Vec<Body>,
     pub(super) kinds: Vec<Kind>,
     pub(super) nodes: Vec<Node>,
@@ -32,7 +32,7 @@ impl<'a> Search<'a> {
         evaluator: Evaluator<'a>,
         bounds: &'a [i64],
         body: &'a Program,
-        maps: &'a [Program],
+        maps: &'a [Map],
     ) -> Self {
         Self {
             evaluator,
@@ -43,9 +43,9 @@ impl<'a> Search<'a> {
             maps,
             boxes: 0,
             exact: true,
-            by_trace: HashMap::new(),
-            by_kind: HashMap::new(),
-            by_node: HashMap::new(),
+            by_trace: FxHashMap::default(),
+            by_kind: FxHashMap::default(),
+            by_node: FxHashMap::default(),
             bodies: Vec::new(),
             kinds: Vec::new(),
             nodes: Vec::new(),
@@ -67,7 +67,8 @@ impl<'a> Search<'a> {
         let indices: Vec<Form> = (0..self.bounds.len())
             .map(|axis| self.index(axis))
             .collect();
-        for program in self.maps.iter().chain([self.body]) {
+        let maps = self.maps.iter().map(|map| &map.program);
+        for program in maps.chain([self.body]) {
             // Nothing is asked to be cut where every branch is followed.
             let _ = self.evaluator.run(program, &indices);
         }
@@ -198,8 +199,13 @@ impl<'a> Search<'a> {
         self.evaluator.run(self.body, &here)?;
         let mut moved = 0;
         if let Some(next) = next {
+            let stays = |axis: usize| here[axis] == next[axis];
             for (i, map) in self.maps.iter().enumerate() {
-                if self.moves(map, &here, &next)? {
+                let mut follows = map.axes.iter().enumerate();
+                if map.is_affine && follows.all(|(axis, &follows)| !follows || stays(axis)) {
+                    continue;
+                }
+                if self.moves(&map.program, &here, &next)? {
                     moved |= 1 << i;
                 }
             }

@@ -46,10 +46,20 @@ return %r, %r : i32, i32
     Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn ledger(module: &Module, target: &Target, limit: Option<u64>) -> VmemLedger {
+fn ledger(module: &Module, target: &'static Target, limit: Option<u64>) -> VmemLedger {
+    on_cores(module, target, limit, 1)
+}
+
+fn on_cores(
+    module: &Module,
+    target: &'static Target,
+    limit: Option<u64>,
+    cores: u64,
+) -> VmemLedger {
     let signature = Signature::read(module).unwrap();
-    let grid = Grid::new(module, &signature, &Scalars::default(), 1).unwrap();
-    VmemLedger::new(module, &signature, &grid, target, &[], limit).unwrap()
+    let grid = Grid::new(module, &signature, &Scalars::default(), cores).unwrap();
+    let allocations = Allocations::read(module, &signature, target).unwrap();
+    (allocations.ledger(&signature, &grid, |_| false, limit)).unwrap()
 }
 
 #[test]
@@ -69,10 +79,7 @@ fn every_term_is_there() {
 #[test]
 fn a_core_with_one_step_needs_one_buffer() {
     let buffers = |columns, cores| {
-        let module = module(2, columns);
-        let signature = Signature::read(&module).unwrap();
-        let grid = Grid::new(&module, &signature, &Scalars::default(), cores).unwrap();
-        let ledger = VmemLedger::new(&module, &signature, &grid, &TARGETS[2], &[], None).unwrap();
+        let ledger = on_cores(&module(2, columns), &TARGETS[2], None, cores);
         ledger.terms[0].buffers
     };
     assert_eq!([buffers(1, 1), buffers(1, 2), buffers(2, 2)], [2, 1, 2]);

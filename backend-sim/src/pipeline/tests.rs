@@ -45,7 +45,7 @@ struct Case {
 
 fn pipeline<'a>(grid: &'a Grid, target: &Target, case: &Case) -> Pipeline<'a> {
     let window = |i: usize| WindowCopy {
-        name: format!("operand {i}"),
+        operand: i,
         bytes: case.bytes[i],
         output: i == 2,
         single: case.single && i == 0,

@@ -58,18 +58,18 @@ impl Account {
 
     /// What `registers` registers do not hold.
     pub(crate) fn pressure(&self, registers: f64) -> Pressure {
-        let mut events: Vec<(f64, f32)> = Vec::with_capacity(2 * self.entries.len());
+        let mut events: Vec<u128> = Vec::with_capacity(2 * self.entries.len());
         let (mut held, mut squared) = (0.0_f64, 0.0_f64);
         for entry in self.entries.iter().filter(|entry| entry.used) {
-            events.push((entry.born, entry.registers));
-            events.push((entry.dies, -entry.registers));
+            events.push(event(entry.born, entry.registers));
+            events.push(event(entry.dies, -entry.registers));
             let life = entry.dies - entry.born;
             held += f64::from(entry.registers) * life;
             squared += f64::from(entry.registers) * life * life;
         }
-        events.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        events.sort_unstable();
         let (mut live, mut peak, mut excess, mut last) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
-        for (at, change) in events {
+        for (at, change) in events.into_iter().map(time_and_change) {
             excess += (live - registers).max(0.0) * (at - last);
             last = at;
             live += f64::from(change);
@@ -82,6 +82,24 @@ impl Account {
             spilled: excess / life.max(1.0),
         }
     }
+}
+
+/// A time and a change of the registers that are held as one number, of the same order.
+fn event(at: f64, change: f32) -> u128 {
+    let flipped = |negative: bool| if negative { u64::MAX } else { 1 << 63 };
+    let (at, change) = (at.to_bits(), f64::from(change).to_bits());
+    let at = at ^ flipped(at >> 63 == 1);
+    let change = change ^ flipped(change >> 63 == 1);
+    u128::from(at) << 64 | u128::from(change)
+}
+
+/// What [`event`] was made of.
+fn time_and_change(event: u128) -> (f64, f32) {
+    let back = |bits: u64| {
+        let flipped = if bits >> 63 == 1 { 1 << 63 } else { u64::MAX };
+        f64::from_bits(bits ^ flipped)
+    };
+    (back((event >> 64) as u64), back(event as u64) as f32)
 }
 
 /// Registers wanted in a block.

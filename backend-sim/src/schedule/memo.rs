@@ -6,10 +6,10 @@
 //! which that is so are found by a hash of all of that.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{
     Attribute, AttributeKind, Block, Definition, Module, Op, Type, TypeKind, Value,
 };
@@ -20,7 +20,7 @@ use super::usage::Usage;
 /// Blocks that were scheduled on one machine.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
-    blocks: RefCell<HashMap<u64, Solved>>,
+    blocks: RefCell<FxHashMap<u64, Solved>>,
 }
 
 /// What is known of a block.
@@ -43,11 +43,11 @@ impl Memo {
 }
 
 /// The straight-line blocks of a module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
     /// For each operation, the block that starts with it.
-    starts: HashMap<Op, usize>,
+    starts: FxHashMap<Op, usize>,
 }
 
 /// A straight-line block.
@@ -70,7 +70,7 @@ impl Runs {
             varies,
             runs: Self::default(),
             of: vec![usize::MAX; module.op_count()],
-            attributes: HashMap::new(),
+            attributes: FxHashMap::default(),
         };
         if let Some(entry) = module.entry(function, 0) {
             finder.block(entry);
@@ -92,7 +92,7 @@ struct Finder<'m> {
     runs: Runs,
     /// For each operation, its block.
     of: Vec<usize>,
-    attributes: HashMap<Attribute, u64>,
+    attributes: FxHashMap<Attribute, u64>,
 }
 
 impl Finder<'_> {
@@ -274,7 +274,7 @@ mod tests {
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::{F32Products, lower};
 
-    use super::super::{Machine, schedule_grid};
+    use super::super::{Code, Machine, schedule_grid};
     use super::*;
     use crate::grid::{Grid, Scalars};
     use crate::signature::Signature;
@@ -304,8 +304,10 @@ mod tests {
                     let signature = Signature::read(&module).unwrap();
                     let scalars = Scalars::default();
                     let grid = Grid::new(&module, &signature, &scalars, 1).unwrap();
+                    let code = Code::of(&module, &signature);
+                    let kernel = (&module, &signature, &code);
                     let made = |memo: &Memo| {
-                        schedule_grid(&module, &machine, &signature, &grid, &scalars, memo).unwrap()
+                        schedule_grid(kernel, &grid, &scalars, &machine, memo).unwrap()
                     };
                     let memo = Memo::default();
                     assert_eq!(

@@ -176,32 +176,23 @@ impl KernelSchedule {
 /// # Errors
 /// An operation that the model does not know.
 pub(crate) fn schedule_grid(
-    module: &Module,
-    machine: &Machine,
-    signature: &Signature,
+    (module, signature, code): (&Module, &Signature, &Code),
     grid: &Grid,
     scalars: &Scalars,
+    machine: &Machine,
     memo: &Memo,
 ) -> Result<KernelSchedule, ScheduleError> {
-    let code = Code::of(module, signature);
-    let mut scratch = scratch(module, signature);
-    let read_by_scalars = signature.read_by_scalars(module);
-    scratch.retain(|value| !read_by_scalars.contains(value));
     let steps = |forwarded: &[bool]| -> Result<KernelSchedule, ScheduleError> {
-        let mut read = vec![false; module.value_count()];
-        let mut kinds = Vec::new();
+        let mut walk = Walk::new(module, machine, forwarded, code, memo);
+        let mut kinds = Vec::with_capacity(grid.bodies.len());
         for body in &grid.bodies {
-            let walk = Walk::new(module, machine, forwarded, &code, memo);
-            let (schedule, reads) = walk.run(signature, &body.at, &scalars.prefetched)?;
-            read.iter_mut()
-                .zip(reads)
-                .for_each(|(all, one)| *all |= one);
             kinds.push(StepKind {
                 times: body.times,
                 at: body.at.clone(),
-                schedule,
+                schedule: walk.run(signature, &body.at, &scalars.prefetched)?,
             });
         }
+        let read = walk.read;
         Ok(KernelSchedule {
             kinds,
             windows: (signature.operands.iter())
@@ -209,7 +200,7 @@ pub(crate) fn schedule_grid(
                 .count(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
-            dropped: scratch.iter().copied().filter(|&i| !read[i]).collect(),
+            dropped: code.scratch.iter().copied().filter(|&i| !read[i]).collect(),
         })
     };
     let mut forwarded = vec![false; module.value_count()];
@@ -222,19 +213,25 @@ pub(crate) fn schedule_grid(
 }
 
 /// What a schedule needs to know of the code, whatever the grid step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Code {
     usage: Usage,
+    /// Scratch that may be dropped.
+    scratch: Vec<usize>,
     /// For each value, whether it is known only at run time.
     varies: Vec<bool>,
     runs: Runs,
 }
 
 impl Code {
-    fn of(module: &Module, signature: &Signature) -> Self {
+    pub(crate) fn of(module: &Module, signature: &Signature) -> Self {
         let usage = Usage::of(module);
         let varies = signature.varies(module);
+        let mut scratch = scratch(module, signature);
+        let read_by_scalars = signature.read_by_scalars(module);
+        scratch.retain(|value| !read_by_scalars.contains(value));
         Self {
+            scratch,
             runs: Runs::of(module, signature.function, &usage, &varies),
             usage,
             varies,

@@ -37,14 +37,9 @@ fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Schedu
     let signature = Signature::read(module).unwrap();
     let scalars = Scalars::default();
     let grid = Grid::new(module, &signature, &scalars, 1).unwrap();
-    schedule_grid(
-        module,
-        machine,
-        &signature,
-        &grid,
-        &scalars,
-        &Memo::default(),
-    )
+    let code = Code::of(module, &signature);
+    let kernel = (module, &signature, &code);
+    schedule_grid(kernel, &grid, &scalars, machine, &Memo::default())
 }
 
 /// Cycles on v4, v5e, v5p, v6e and v7x.

@@ -25,52 +25,70 @@ pub(crate) struct Timeline {
 
 #[derive(Debug, Default)]
 struct Row {
+    /// Slots per cycle.
+    rate: f64,
     /// Slots per bucket.
     capacity: f64,
-    /// Slots left in each bucket.
-    left: Vec<f32>,
-    /// For each bucket, one at or after it that may have slots left; shortened as it is followed.
-    next: Vec<u32>,
+    buckets: Vec<Bucket>,
     /// Slots taken in all.
     taken: f64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    /// Slots left.
+    left: f32,
+    /// A bucket at or after this one that may have slots left; shortened as it is followed.
+    next: u32,
+}
+
 impl Row {
+    /// Makes buckets up to the one after `bucket`.
     fn extend(&mut self, bucket: usize) {
-        while self.left.len() <= bucket + 1 {
-            self.next.push(self.left.len() as u32);
-            self.left.push(self.capacity as f32);
-        }
+        let left = self.capacity as f32;
+        let fresh = |next| Bucket { left, next };
+        let missing = self.buckets.len() as u32..bucket as u32 + 2;
+        self.buckets.extend(missing.map(fresh));
     }
 
     /// Makes one bucket of two.
     fn coarsen(&mut self) {
+        if self.buckets.len() % 2 == 1 {
+            self.extend(self.buckets.len() - 1);
+        }
         self.capacity *= 2.0;
-        if self.left.len() % 2 == 1 {
-            self.left.push((self.capacity / 2.0) as f32);
-        }
-        let pairs = self.left.len() / 2;
+        let pairs = self.buckets.len() / 2;
         for i in 0..pairs {
-            self.left[i] = self.left[2 * i] + self.left[2 * i + 1];
-            self.next[i] = i as u32 + u32::from(self.left[i] <= 0.0);
+            let left = self.buckets[2 * i].left + self.buckets[2 * i + 1].left;
+            let next = i as u32 + u32::from(left <= 0.0);
+            self.buckets[i] = Bucket { left, next };
         }
-        self.left.truncate(pairs);
-        self.next.truncate(pairs);
+        self.buckets.truncate(pairs);
     }
 
     /// The first bucket from `bucket` on with slots left.
     fn free(&mut self, bucket: usize) -> usize {
-        self.extend(bucket);
-        let mut at = bucket;
-        while self.next[at] as usize != at {
-            at = self.next[at] as usize;
-            self.extend(at);
+        match self.buckets.get(bucket) {
+            Some(found) if found.next as usize == bucket => bucket,
+            _ => self.follow(bucket),
         }
-        let mut follow = bucket;
-        while self.next[follow] as usize != follow {
-            let next = self.next[follow] as usize;
-            self.next[follow] = at as u32;
-            follow = next;
+    }
+
+    /// The same where it is another, or none has been made yet.
+    fn follow(&mut self, bucket: usize) -> usize {
+        let mut at = bucket;
+        loop {
+            if at >= self.buckets.len() {
+                self.extend(at);
+            }
+            match self.buckets[at].next as usize {
+                next if next == at => break,
+                next => at = next,
+            }
+        }
+        let mut from = bucket;
+        while from != at {
+            from = std::mem::replace(&mut self.buckets[from].next, at as u32) as usize;
         }
         at
     }
@@ -90,6 +108,7 @@ impl Timeline {
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
             rows: machine.slots_per_cycle.map(|slots| Row {
+                rate: slots,
                 capacity: slots * BUCKET,
                 ..Row::default()
             }),
@@ -101,9 +120,8 @@ impl Timeline {
     /// Nothing taken, in the same memory.
     pub(crate) fn clear(&mut self) {
         for row in &mut self.rows {
-            row.capacity *= BUCKET / self.width;
-            row.left.clear();
-            row.next.clear();
+            row.capacity = row.rate * BUCKET;
+            row.buckets.clear();
             row.taken = 0.0;
         }
         self.width = BUCKET;
@@ -122,21 +140,22 @@ impl Timeline {
         let width = self.width;
         let row = &mut self.rows[unit as usize];
         row.taken += slots;
-        let rate = row.capacity / width;
+        let rate = row.rate;
         let mut bucket = row.free((ready / width) as usize);
-        let used = row.capacity - f64::from(row.left[bucket]);
+        let used = row.capacity - f64::from(row.buckets[bucket].left);
         let start = ready.max(bucket as f64 * width + used / rate);
         let mut remaining = slots;
         let end = loop {
-            let left = f64::from(row.left[bucket]);
+            let found = &mut row.buckets[bucket];
+            let left = f64::from(found.left);
             if remaining < left {
-                row.left[bucket] = (left - remaining) as f32;
+                found.left = (left - remaining) as f32;
                 let filled = row.capacity - (left - remaining);
                 break bucket as f64 * width + filled / rate;
             }
             remaining -= left;
-            row.left[bucket] = 0.0;
-            row.next[bucket] = bucket as u32 + 1;
+            found.left = 0.0;
+            found.next = bucket as u32 + 1;
             if remaining <= 1e-9 {
                 break (bucket + 1) as f64 * width;
             }
@@ -150,9 +169,8 @@ impl Timeline {
     /// Coarsens time until [`BUCKETS`] hold what will have been taken.
     fn make_room(&mut self, unit: Unit, ready: f64, slots: f64) {
         let row = &self.rows[unit as usize];
-        let rate = row.capacity / self.width;
         // No later than this: everything taken before comes after `ready`.
-        let last = ready + (row.taken + slots) / rate;
+        let last = ready + (row.taken + slots) / row.rate;
         while last > BUCKETS as f64 * self.width {
             self.rows.iter_mut().for_each(Row::coarsen);
             self.width *= 2.0;

@@ -4,7 +4,7 @@ use tilecast_tpu::mosaic::tpu::DotDimensionNumbers;
 use tilecast_tpu::mosaic::{Definition, Module, Op, Value};
 
 /// How values are used, by their index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Usage {
     live: Vec<bool>,
     products_only: Vec<bool>,

@@ -4,9 +4,9 @@
 //! the units of the core. A predicated region, a loop body and what stands between them are blocks of
 //! their own: the compiler's scheduler does not move work across a branch.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
@@ -64,13 +64,13 @@ struct Stored {
     value: Rc<Vector>,
 }
 
-/// A kernel at one grid step.
+/// A kernel at one grid step after the other.
 pub(super) struct Walk<'m> {
     module: &'m Module,
     machine: &'m Machine,
     known: Vec<Known>,
     block: Block<'m>,
-    stored: HashMap<usize, Vec<Stored>>,
+    stored: FxHashMap<usize, Vec<Stored>>,
     repeats: Repeats<'m>,
     runs: &'m Runs,
     memo: &'m Memo,
@@ -78,13 +78,13 @@ pub(super) struct Walk<'m> {
     remembered: Option<(u64, Vec<usize>)>,
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
-    /// For each memory, whether it was read from VMEM.
+    /// For each memory, whether it was read from VMEM in any of the steps.
     pub(crate) read: Vec<bool>,
     usage: &'m Usage,
     /// For each value, whether it is known only at run time.
     varies: &'m [bool],
     /// Memories of prefetched scalars and their elements, zeros where there are none.
-    scalars: HashMap<usize, Option<Vec<i64>>>,
+    scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
 }
 
@@ -101,7 +101,7 @@ impl<'m> Walk<'m> {
             machine,
             known: vec![Known::Nothing; module.value_count()],
             block: Block::new(machine, 1),
-            stored: HashMap::new(),
+            stored: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
             runs: &code.runs,
             memo,
@@ -110,7 +110,7 @@ impl<'m> Walk<'m> {
             read: vec![false; module.value_count()],
             usage: &code.usage,
             varies: &code.varies,
-            scalars: HashMap::new(),
+            scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         }
     }
@@ -118,15 +118,17 @@ impl<'m> Walk<'m> {
     /// Runs the function with these grid indices and prefetched scalars; other arguments are memories
     /// or unknown.
     pub(crate) fn run(
-        mut self,
+        &mut self,
         signature: &Signature,
         at: &[i64],
         prefetched: &[Option<Vec<i64>>],
-    ) -> Result<(StepSchedule, Vec<bool>), ScheduleError> {
+    ) -> Result<StepSchedule, ScheduleError> {
         let function = signature.function;
         let Some(entry) = self.module.entry(function, 0) else {
-            return Ok((self.done, self.read));
+            return Ok(StepSchedule::default());
         };
+        self.known.fill(Known::Nothing);
+        self.repeats.reset();
         self.scalars = (signature.scalars.iter().enumerate())
             .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
             .collect();
@@ -139,7 +141,7 @@ impl<'m> Walk<'m> {
         }
         self.ops(entry)?;
         self.end_block();
-        Ok((self.done, self.read))
+        Ok(std::mem::take(&mut self.done))
     }
 
     fn argument(&self, value: ir::Value) -> Known {

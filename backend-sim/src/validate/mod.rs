@@ -24,14 +24,12 @@ use thiserror::Error;
 use tilecast_core::budget::TermKind;
 use tilecast_tpu::mosaic::Module;
 
-use crate::grid::{Grid, Scalars};
-use crate::judge::{JudgeError, Judged, judge_again};
+use crate::grid::Scalars;
+use crate::judge::{JudgeError, Judged, judge_on};
 use crate::kernel::core_bytes_per_s;
 use crate::memory::VmemLedger;
-use crate::pipeline::Pipeline;
-use crate::reuse::Schedules;
-use crate::schedule::{Machine, Memo, Unit, schedule_grid};
-use crate::signature::Signature;
+use crate::prepared::Prepared;
+use crate::schedule::{Machine, Memo, Unit};
 
 pub use errors::Errors;
 pub use point::{Measured, Point, PointError, Set, Source, Subject};
@@ -103,21 +101,12 @@ impl Outcome {
     pub fn new(point: Point, subject: &Subject) -> Result<Self, ValidateError> {
         let machine = Machine::new(point.target);
         let limit_bytes = Some(point.measured.limit_bytes);
-        let Subject {
-            module,
-            rest,
-            scalars,
-            ..
-        } = subject;
-        let mut schedules = Schedules::new(machine.clone());
-        let judged = judge_again(
-            module,
-            rest.as_ref(),
-            point.cores(),
-            scalars,
-            limit_bytes,
-            &mut schedules,
-        )?;
+        let kernel = Prepared::new(subject.parts(), point.target)?;
+        let scalars = &subject.scalars;
+        let grid = kernel.grid(kernel.bounds(), scalars, point.cores());
+        let grid = grid.map_err(JudgeError::from)?;
+        let memo = Memo::default();
+        let judged = judge_on(&kernel, &grid, scalars, limit_bytes, &machine, &memo)?;
         Ok(Self {
             predicted: Predicted::of(&judged, &machine, point.cores()),
             changed: subject.changed,
@@ -195,17 +184,10 @@ pub fn cycles(
     machine: &Machine,
     cores: u64,
 ) -> Result<f64, JudgeError> {
-    let signature = Signature::read(module)?;
-    let grid = Grid::new(module, &signature, scalars, cores)?;
-    let schedule = schedule_grid(
-        module,
-        machine,
-        &signature,
-        &grid,
-        scalars,
-        &Memo::default(),
-    )?;
-    Ok(Pipeline::new(module, &signature, &grid, &schedule, machine)?.compute_cycles())
+    let kernel = Prepared::new(module.clone().into(), machine.target)?;
+    let grid = kernel.grid(kernel.bounds(), scalars, cores)?;
+    let schedule = kernel.schedule(&grid, scalars, machine, &Memo::default())?;
+    Ok(kernel.pipeline(&grid, &schedule, machine).compute_cycles())
 }
 
 /// Constants of the fitted roofline.

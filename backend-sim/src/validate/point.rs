@@ -174,6 +174,15 @@ pub struct Subject {
     pub changed: bool,
 }
 
+impl Subject {
+    pub(super) fn parts(&self) -> Parts {
+        Parts {
+            module: self.module.clone(),
+            rest: self.rest.clone(),
+        }
+    }
+}
+
 /// The points of a set.
 ///
 /// # Errors
@@ -239,7 +248,7 @@ impl Point {
                 let launch = (launches.iter().map(|(launch, _)| *launch).find(named))
                     .ok_or_else(|| PointError::NoKernel(self.kernel.clone()))?;
                 let whole = lower::lower(&launch.kernel, own.products)?;
-                let Parts { module, rest } = Parts::of(&launch.kernel, own.products)?;
+                let (Parts { module, rest }, _) = Parts::of(&launch.kernel, own.products)?;
                 Ok(Some(Subject {
                     changed: changed(&whole.to_pretty()),
                     module,

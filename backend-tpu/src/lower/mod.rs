@@ -68,6 +68,9 @@ pub struct Part {
     pub module: Module,
     /// The most iterations that a loop has which is written out, were it not cut.
     pub iterations: usize,
+    /// For each axis of the grid, whether the kernel asks how many steps it has. One that does not is recorded
+    /// alike with any number of them, but for one step, whose index is 0.
+    pub sizes_read: Vec<bool>,
 }
 
 /// Records `kernel` with at most the first `most` iterations of each loop that is [written out](tilecast_core::ops::Unroll::Full).
@@ -94,6 +97,7 @@ pub fn lower_part(
         exact_f32: products == F32Products::Exact,
         most_iterations: most,
         iterations: Cell::new(0),
+        sizes_read: RefCell::new(vec![false; spec.grid().len()]),
         error: RefCell::new(None),
     };
     record(kernel, &recording);
@@ -101,6 +105,7 @@ pub fn lower_part(
         emit,
         error,
         iterations,
+        sizes_read,
         ..
     } = recording;
     if let Some(error) = error.into_inner() {
@@ -115,6 +120,7 @@ pub fn lower_part(
     Ok(Part {
         module: emit.finish(),
         iterations: iterations.get(),
+        sizes_read: sizes_read.into_inner(),
     })
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Recording<'k> {
     pub(super) most_iterations: usize,
     /// The most that there are of a loop that is written out.
     pub(super) iterations: Cell<usize>,
+    /// For each axis of the grid, whether its number of steps was asked for.
+    pub(super) sizes_read: RefCell<Vec<bool>>,
     pub(super) error: RefCell<Option<LowerError>>,
 }
 

@@ -140,6 +140,7 @@ impl<'r> TileOps for Recorder<'r> {
     }
 
     fn num_programs(&self, axis: AxisId) -> Scalar<'r> {
+        self.0.sizes_read.borrow_mut()[axis.index()] = true;
         self.index(self.0.spec.grid()[axis.index()].size as i64)
     }
 

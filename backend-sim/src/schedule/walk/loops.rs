@@ -5,8 +5,7 @@
 //! every iteration, which shows the way each takes through the branches; one iteration of each way is scheduled, and counts as
 //! often as its way is taken.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{self as ir, Op};
 
 use super::super::ScheduleError;
@@ -111,7 +110,7 @@ impl Walk<'_> {
     ) -> Result<(), ScheduleError> {
         let arguments = self.module.arguments(body).to_vec();
         let way = self.way(body);
-        let mut samples: HashMap<u64, Sample> = HashMap::new();
+        let mut samples: FxHashMap<u64, Sample> = FxHashMap::default();
         let mut budget = FOLLOWED;
         let mut followed = 0;
         while followed < trips && budget > 0 {
