@@ -21,7 +21,7 @@ use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::{Key, Panels};
-use crate::simd::{Binary, Simd, SoftmaxDelta, Statistics, Values, ValuesMut};
+use crate::simd::{Binary, Destination, Simd, SoftmaxDelta, Statistics, Values, ValuesMut};
 
 /// A buffer of a kernel, in one thread.
 #[derive(Debug)]
@@ -627,7 +627,8 @@ impl TileOps for CpuTiles<'_, '_> {
                 let exact = |x| {
                     let mut at_label = [0.0];
                     let out = ValuesMut::F32(&mut at_label);
-                    self.simd.softmax_delta(out, x, coefficients);
+                    self.simd
+                        .softmax_delta(out, x, coefficients, Destination::Caches);
                     at_label[0] - one_hot[r]
                 };
                 self.pieces_mut(&out, r, first, x.len(), |out| match (delta.soft_cap, x) {
@@ -635,7 +636,12 @@ impl TileOps for CpuTiles<'_, '_> {
                         let mut strip = [0.0; STRIP];
                         let strip = &mut strip[..x.len()];
                         let to = ValuesMut::F32(&mut *strip);
-                        self.simd.softmax_delta(to, Values::F32(x), coefficients);
+                        self.simd.softmax_delta(
+                            to,
+                            Values::F32(x),
+                            coefficients,
+                            Destination::Caches,
+                        );
                         if let Some(column) = label {
                             strip[column] -= one_hot[r];
                         }
@@ -648,14 +654,16 @@ impl TileOps for CpuTiles<'_, '_> {
                     _ => match out {
                         ValuesMut::F32(out) => {
                             let to = ValuesMut::F32(&mut *out);
-                            self.simd.softmax_delta(to, x, coefficients);
+                            self.simd
+                                .softmax_delta(to, x, coefficients, Destination::Caches);
                             if let Some(column) = label {
                                 out[column] -= one_hot[r];
                             }
                         }
                         ValuesMut::Bf16(out) => {
                             let to = ValuesMut::Bf16(&mut *out);
-                            self.simd.softmax_delta(to, x, coefficients);
+                            self.simd
+                                .softmax_delta(to, x, coefficients, Destination::Caches);
                             if let Some(column) = label {
                                 out[column] = bf16::from_f32(exact(x.range(column..column + 1)));
                             }

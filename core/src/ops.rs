@@ -191,7 +191,7 @@ pub trait TileOps {
 
     /// Pushes every column of `z = scale * tile` into the running logsumexp of its row:
     /// `m' = max(m, max_c z_c)`, `l' = l e^(m-m') + sum_c e^(z_c-m')`
-    /// (online softmax, Milakov and Gimelshein 2018). Elements of `-inf` count as absent.
+    /// (online softmax, Milakov and Gimelshein 2018). Elements of `-inf` count as absent. The scale is positive.
     ///
     /// Statistics declared with an entropy keep a moment as well, by the derivative of the same rule:
     /// `t' = (t + l (m-m')) e^(m-m') + sum_c (z_c-m') e^(z_c-m')`.

@@ -204,6 +204,13 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
+    fn power_of_low_bits(self) -> Self {
+        intrinsics!(Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(
+            _mm256_castps_si256(self.0)
+        ))))
+    }
+
+    #[inline(always)]
     fn split_exponent(self) -> (Self, Self) {
         intrinsics!({
             let bits = _mm256_castps_si256(self.0);

@@ -230,6 +230,13 @@ impl Vector for F32x16 {
     }
 
     #[inline(always)]
+    fn power_of_low_bits(self) -> Self {
+        intrinsics!(Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(
+            _mm512_castps_si512(self.0)
+        ))))
+    }
+
+    #[inline(always)]
     fn split_exponent(self) -> (Self, Self) {
         intrinsics!({
             let bits = _mm512_castps_si512(self.0);

@@ -43,6 +43,33 @@ pub(super) fn exp<V: Vector>(isa: V::Isa, x: V) -> V {
     p.times_power_of_two(n)
 }
 
+/// `2^(factor x)` as a mantissa in √½..√2, to three units in the last place, and a power of two.
+///
+/// Half the work of [`exp`], for loops over memory: the argument must lie between [`LEAST_EXPONENT`], where the power
+/// is 0, and [`LARGEST_EXPONENT`], where it is infinite. What is below 2^-126 becomes 0. A NaN passes in the mantissa.
+///
+/// `factor x = n + r` with integral `n` and `|r| <= ½`; `n` is read off the bits of the sum that rounds it.
+#[inline(always)]
+pub(super) fn exp2<V: Vector>(isa: V::Isa, x: V, factor: V) -> (V, V) {
+    let c = |value| V::splat(isa, value);
+    let biased = x.mul_add(factor, c(ROUND_TO_INTEGER + 127.0));
+    let n = biased.sub(c(ROUND_TO_INTEGER + 127.0));
+    let r = x.mul_add(factor, n.neg());
+    // 2^r = 1 + r P(r); the fit adds 1.6.
+    let p = c(1.326_953_5e-3)
+        .mul_add(r, c(9.671_292e-3))
+        .mul_add(r, c(5.550_711e-2))
+        .mul_add(r, c(2.402_224_7e-1))
+        .mul_add(r, c(6.931_47e-1))
+        .mul_add(r, c(1.0));
+    (p, biased.power_of_low_bits())
+}
+
+/// The least argument of [`exp2`].
+pub(super) const LEAST_EXPONENT: f32 = -127.0;
+/// The largest argument of [`exp2`].
+pub(super) const LARGEST_EXPONENT: f32 = 128.0;
+
 /// `tanh x` to two units in the last place of the result, however small: odd, ±1 far out.
 ///
 /// Near zero `x + x³ Q(x²)`; elsewhere `1 - 2 / (e^(2|x|) + 1)`, which has no cancellation there.

@@ -19,6 +19,7 @@ use cfg_if::cfg_if;
 use half::bf16;
 
 mod math;
+mod memory;
 mod microkernel;
 mod pack;
 mod portable;
@@ -37,7 +38,7 @@ pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
 pub(crate) use pack::{Extents, Pack, PanelFormat};
 use slices::{CombineInPlace, MapInPlace, MapIntoBf16, SumOf, WithScalar};
-pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
+pub use softmax::{Destination, SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
 
 /// A set of vector instructions. Later ones include the earlier ones.

@@ -181,6 +181,11 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
+    fn power_of_low_bits(self) -> Self {
+        self.map(|x| f32::from_bits(x.to_bits() << 23))
+    }
+
+    #[inline(always)]
     fn split_exponent(self) -> (Self, Self) {
         let exponent = |x: f32| (x.to_bits().wrapping_sub(SQRT_HALF_BITS) as i32) >> 23;
         (

@@ -294,17 +294,6 @@ maps! {
     Reciprocal: |isa, x| V::splat(isa, 1.0).div(x);
 }
 
-/// e^(x - shift).
-#[derive(Clone, Copy)]
-pub(super) struct ShiftedExp(pub(super) f32);
-
-impl Map for ShiftedExp {
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
-        math::exp(isa, x.sub(V::splat(isa, self.0)))
-    }
-}
-
 /// cap * tanh(x / cap).
 #[derive(Clone, Copy)]
 pub(super) struct SoftCap(pub(super) f32);

@@ -2,17 +2,20 @@
 //!
 //! Both read each logit once, in the type it is stored in. Where the logits do not fit the caches they are
 //! as fast as memory, provided that the arithmetic of a vector takes less time than its bytes: about
-//! fifteen instructions, most of them the exponential.
+//! thirteen instructions, most of them the exponential, which is therefore a power of two without the last bit
+//! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`]).
 
+use bytemuck::{Pod, Zeroable};
 use half::bf16;
 
 use super::Values;
 use super::math;
-use super::slices::{MOST_LANES, Map, ShiftedExp};
+use super::memory::{self, Line};
+use super::slices::{MOST_LANES, Map};
 use super::vector::{Kernel, Vector};
 
 /// A stored number that is read as f32.
-pub(super) trait Element: Copy {
+pub(super) trait Element: Pod {
     const ABSENT: Self;
     fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V;
     fn store<V: Vector>(vector: V, to: &mut [Self]);
@@ -49,7 +52,7 @@ impl Element for bf16 {
 /// Running statistics of a row of `z`: a monoid whose neutral element is [`Statistics::NONE`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Statistics {
-    /// `m`, the largest `z`, of those that are numbers.
+    /// `m`, the largest `z`.
     pub max: f32,
     /// `l = Σ e^(z - m)`: NaN if a `z` is.
     pub sum: f32,
@@ -105,10 +108,7 @@ impl Statistics {
     }
 }
 
-/// `e^x` is 0 below: a smaller exponent would only make `0 * -inf`.
-const LEAST_EXPONENT: f32 = -105.0;
-
-/// Statistics of `scale * x` after those of `before`.
+/// Statistics of `scale * x` after those of `before`, for a positive `scale`.
 ///
 /// All lanes share one maximum, which moves a few times at the start of a row and hardly ever after: the
 /// n-th of unordered values is the largest so far with probability 1/n.
@@ -122,42 +122,51 @@ pub(super) struct Online<'a, T, const MOMENT: bool> {
 /// function that has the instruction set.
 #[derive(Clone, Copy)]
 struct Running<V> {
+    /// Of `x`, not of `scale * x`: differences to it are then exact where they matter most.
     max: V,
     sums: [V; 4],
+    /// `Σ (x - max) e^(scale (x - max))`
     moments: [V; 4],
+    /// `scale log2 e`: powers of two have the cheaper exponential.
+    factor: V,
+    /// The least difference to the maximum that [`math::exp2`] takes.
+    least: V,
 }
 
 impl<V: Vector> Running<V> {
+    /// Adds four vectors of `x` that start `apart` elements from each other.
     #[inline(always)]
-    fn push<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T], scale: V) {
-        let mut z = [scale; 4];
-        for (i, z) in z.iter_mut().enumerate() {
-            *z = T::load::<V>(isa, &x[i * V::LANES..]).mul(scale);
+    fn push<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T], apart: usize) {
+        let mut four = [self.max; 4];
+        for (i, vector) in four.iter_mut().enumerate() {
+            let x = &x[i * apart..];
+            memory::prefetch(x, AHEAD_BYTES);
+            *vector = T::load::<V>(isa, x);
         }
-        // `Vector::max` takes its second operand where either is NaN, so that no NaN is left; it shows in
-        // the sum.
-        let max = self.max;
-        let largest = (z[0].max(max).max(z[1].max(max))).max(z[2].max(max).max(z[3].max(max)));
-        if V::any(max.less_than(largest)) {
+        // A NaN may hide what is larger in its lane: its sum is NaN whatever else is in it.
+        let largest = (four[0].max(four[1])).max(four[2].max(four[3]));
+        if V::any(self.max.less_than(largest)) {
             self.raise::<MOMENT>(isa, V::splat(isa, largest.largest()));
         }
-        for (i, z) in z.into_iter().enumerate() {
-            let exponent = z.sub(self.max);
-            let e = math::exp(isa, exponent);
-            self.sums[i] = self.sums[i].add(e);
+        for (i, x) in four.into_iter().enumerate() {
+            // The second operand, so that NaN passes.
+            let below = self.least.max(x.sub(self.max));
+            let (mantissa, power) = math::exp2(isa, below, self.factor);
             if MOMENT {
-                let exponent = V::splat(isa, LEAST_EXPONENT).max(exponent);
-                self.moments[i] = e.mul_add(exponent, self.moments[i]);
+                let e = mantissa.mul(power);
+                self.sums[i] = self.sums[i].add(e);
+                self.moments[i] = e.mul_add(below, self.moments[i]);
+            } else {
+                self.sums[i] = mantissa.mul_add(power, self.sums[i]);
             }
         }
     }
 
     #[inline(always)]
     fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, max: V) {
-        let down = self.max.sub(max);
-        let factor = math::exp(isa, down);
-        // Where the factor is 0 the difference may be infinite.
-        let down = V::splat(isa, LEAST_EXPONENT).max(down);
+        let down = self.least.max(self.max.sub(max));
+        let (mantissa, power) = math::exp2(isa, down, self.factor);
+        let factor = mantissa.mul(power);
         for (sum, moment) in self.sums.iter_mut().zip(&mut self.moments) {
             if MOMENT {
                 *moment = sum.mul_add(down, *moment).mul(factor);
@@ -167,6 +176,11 @@ impl<V: Vector> Running<V> {
         self.max = max;
     }
 }
+
+/// How far ahead of four places memory is asked for.
+const AHEAD_BYTES: usize = 1024;
+/// How far ahead of one place.
+const FAR_AHEAD_BYTES: usize = 6144;
 
 #[inline(always)]
 fn total<V: Vector>(parts: [V; 4]) -> f32 {
@@ -180,27 +194,30 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
     fn run<V: Vector>(self, isa: V::Isa) -> Statistics {
         let Self { before, x, scale } = self;
         let zero = V::splat(isa, 0.0);
-        let scale = V::splat(isa, scale);
+        let factor = scale * std::f32::consts::LOG2_E;
         let mut running = Running {
-            // A finite start: z - m of an absent element must not be NaN.
-            max: V::splat(isa, before.max.max(f32::MIN)),
+            // Finite: x - max of an absent element must not be NaN.
+            max: V::splat(isa, (before.max / scale).clamp(f32::MIN, f32::MAX)),
             sums: [zero; 4],
             moments: [zero; 4],
+            factor: V::splat(isa, factor),
+            least: V::splat(isa, math::LEAST_EXPONENT / factor),
         };
-        let mut chunks = x.chunks_exact(4 * V::LANES);
-        for x in &mut chunks {
-            running.push::<T, MOMENT>(isa, x, scale);
+        // Four places in turn, a quarter of the row apart.
+        let quarter = x.len() / 4 / V::LANES * V::LANES;
+        for start in (0..quarter).step_by(V::LANES) {
+            running.push::<T, MOMENT>(isa, &x[start..], quarter);
         }
-        let rest = chunks.remainder();
+        let rest = &x[4 * quarter..];
         if !rest.is_empty() {
             let mut padded = [T::ABSENT; 4 * MOST_LANES];
             padded[..rest.len()].copy_from_slice(rest);
-            running.push::<T, MOMENT>(isa, &padded, scale);
+            running.push::<T, MOMENT>(isa, &padded, V::LANES);
         }
         let found = Statistics {
-            max: running.max.largest(),
+            max: running.max.largest() * scale,
             sum: total(running.sums),
-            moment: total(running.moments),
+            moment: total(running.moments) * scale,
         };
         match found.sum {
             // Nothing but absent elements.
@@ -226,6 +243,34 @@ pub struct SoftmaxDelta {
     pub uniform: f32,
 }
 
+/// `log2 p = factor x - log2_sum`, and `p = 2^(log2 p)`.
+#[derive(Clone, Copy)]
+struct Softmax {
+    factor: f32,
+    log2_sum: f32,
+}
+
+impl Softmax {
+    fn new(delta: &SoftmaxDelta) -> Self {
+        let log2_e = std::f32::consts::LOG2_E;
+        Self {
+            factor: delta.scale * log2_e,
+            log2_sum: delta.lse * log2_e,
+        }
+    }
+
+    /// `log2 p` as far as it matters, and `p`.
+    #[inline(always)]
+    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> (V, V) {
+        let c = |value| V::splat(isa, value);
+        let log2_p = x.mul_add(c(self.factor), c(-self.log2_sum));
+        // The second operands, so that NaN passes.
+        let log2_p = c(math::LEAST_EXPONENT).max(c(math::LARGEST_EXPONENT).min(log2_p));
+        let (mantissa, power) = math::exp2(isa, log2_p, c(1.0));
+        (log2_p, mantissa.mul(power))
+    }
+}
+
 /// Without `p log p`.
 #[derive(Clone, Copy)]
 pub(super) struct Plain(pub(super) SoftmaxDelta);
@@ -233,12 +278,9 @@ pub(super) struct Plain(pub(super) SoftmaxDelta);
 impl Map for Plain {
     #[inline(always)]
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
-        let delta = self.0;
-        let p = ShiftedExp(delta.lse).apply(isa, x.mul(V::splat(isa, delta.scale)));
-        p.mul_add(
-            V::splat(isa, delta.probability),
-            V::splat(isa, -delta.uniform),
-        )
+        let c = |value| V::splat(isa, value);
+        let (_, p) = Softmax::new(&self.0).apply(isa, x);
+        p.mul_add(c(self.0.probability), c(-self.0.uniform))
     }
 }
 
@@ -251,10 +293,10 @@ impl Map for WithEntropy {
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
         let c = |value| V::splat(isa, value);
         let delta = self.0;
-        let log_p = x.mul(c(delta.scale)).sub(c(delta.lse));
-        let p = math::exp(isa, log_p);
-        let log_p = c(LEAST_EXPONENT).max(log_p);
-        let coefficient = log_p.mul_add(c(delta.log_probability), c(delta.probability));
+        let (log2_p, p) = Softmax::new(&delta).apply(isa, x);
+        // In units of log2 p.
+        let per_log2 = c(delta.log_probability * std::f32::consts::LN_2);
+        let coefficient = log2_p.mul_add(per_log2, c(delta.probability));
         p.mul_add(coefficient, c(-delta.uniform))
     }
 }
@@ -276,7 +318,9 @@ fn map_four<V: Vector, O: Element, T: Element, M: Map>(
 ) {
     let mut vectors = [V::splat(isa, 0.0); 4];
     for (i, vector) in vectors.iter_mut().enumerate() {
-        *vector = map.apply(isa, T::load::<V>(isa, &x[i * V::LANES..]));
+        let x = &x[i * V::LANES..];
+        memory::prefetch(x, FAR_AHEAD_BYTES);
+        *vector = map.apply(isa, T::load::<V>(isa, x));
     }
     for (i, vector) in vectors.into_iter().enumerate() {
         O::store(vector, &mut out[i * V::LANES..]);
@@ -306,6 +350,57 @@ impl<O: Element, T: Element, M: Map> Kernel for MapStored<'_, O, T, M> {
     }
 }
 
+/// `out = map(x)` past the caches.
+#[inline(always)]
+fn map_line<V: Vector, O: Element, T: Element, M: Map>(
+    isa: V::Isa,
+    out: &mut Line,
+    x: &[T],
+    map: M,
+) {
+    let mut results = Line::zeroed();
+    let vectors = results.as_mut::<O>().chunks_exact_mut(V::LANES);
+    for (out, x) in vectors.zip(x.chunks_exact(V::LANES)) {
+        memory::prefetch(x, AHEAD_BYTES);
+        O::store(map.apply(isa, T::load::<V>(isa, x)), out);
+    }
+    out.stream(&results);
+}
+
+/// The same past the caches, for an `out` that is not read soon.
+pub(super) struct MapPastCaches<'a, O, T, M> {
+    pub(super) out: &'a mut [O],
+    pub(super) x: &'a [T],
+    pub(super) map: M,
+}
+
+impl<O: Element, T: Element, M: Map> Kernel for MapPastCaches<'_, O, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, isa: V::Isa) {
+        let Self { out, x, map } = self;
+        let per_line = Line::BYTES / size_of::<O>();
+        let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, Line>(out);
+        let (x_head, x) = x.split_at(head.len());
+        let (x, x_tail) = x.split_at(lines.len() * per_line);
+        for (out, x) in [(head, x_head), (tail, x_tail)] {
+            MapStored { out, x, map }.run::<V>(isa);
+        }
+        // Four places in turn, a quarter of the row apart.
+        let quarter = lines.len() / 4;
+        for line in 0..quarter {
+            for line in [line, line + quarter, line + 2 * quarter, line + 3 * quarter] {
+                map_line::<V, O, T, M>(isa, &mut lines[line], &x[line * per_line..], map);
+            }
+        }
+        for line in 4 * quarter..lines.len() {
+            map_line::<V, O, T, M>(isa, &mut lines[line], &x[line * per_line..], map);
+        }
+        memory::fence();
+    }
+}
+
 /// Numbers to write to, in the type they are stored in.
 #[derive(Debug)]
 pub enum ValuesMut<'a> {
@@ -324,8 +419,21 @@ impl ValuesMut<'_> {
     }
 }
 
+/// Where results should come to lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// Where they are read again soon.
+    Caches,
+    /// An array that is larger than the caches and not read soon.
+    Memory,
+}
+
 impl super::Simd {
     /// The statistics of `scale * x` after those of `before`, in one pass; with the moment if asked.
+    ///
+    /// # Panics
+    ///
+    /// If the scale is not positive.
     pub fn softmax_statistics(
         self,
         before: Statistics,
@@ -333,6 +441,7 @@ impl super::Simd {
         scale: f32,
         moment: bool,
     ) -> Statistics {
+        assert!(scale > 0.0, "the scale is {scale}, it must be positive");
         match (x, moment) {
             (Values::F32(x), false) => self.run(Online::<_, false> { before, x, scale }),
             (Values::F32(x), true) => self.run(Online::<_, true> { before, x, scale }),
@@ -347,21 +456,45 @@ impl super::Simd {
     /// # Panics
     ///
     /// If the slices differ in length.
-    pub fn softmax_delta(self, out: ValuesMut<'_>, x: Values<'_>, delta: SoftmaxDelta) {
+    pub fn softmax_delta(
+        self,
+        out: ValuesMut<'_>,
+        x: Values<'_>,
+        delta: SoftmaxDelta,
+        destination: Destination,
+    ) {
         super::same_length(out.len(), x.len());
-        if delta.log_probability == 0.0 {
-            self.map_stored(out, x, Plain(delta));
-        } else {
-            self.map_stored(out, x, WithEntropy(delta));
+        match (out, x) {
+            (ValuesMut::F32(out), Values::F32(x)) => self.delta(out, x, delta, destination),
+            (ValuesMut::F32(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
+            (ValuesMut::Bf16(out), Values::F32(x)) => self.delta(out, x, delta, destination),
+            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
         }
     }
 
-    fn map_stored(self, out: ValuesMut<'_>, x: Values<'_>, map: impl Map) {
-        match (out, x) {
-            (ValuesMut::F32(out), Values::F32(x)) => self.run(MapStored { out, x, map }),
-            (ValuesMut::F32(out), Values::Bf16(x)) => self.run(MapStored { out, x, map }),
-            (ValuesMut::Bf16(out), Values::F32(x)) => self.run(MapStored { out, x, map }),
-            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.run(MapStored { out, x, map }),
+    fn delta<O: Element, T: Element>(
+        self,
+        out: &mut [O],
+        x: &[T],
+        delta: SoftmaxDelta,
+        destination: Destination,
+    ) {
+        match delta.log_probability == 0.0 {
+            true => self.map(out, x, Plain(delta), destination),
+            false => self.map(out, x, WithEntropy(delta), destination),
+        }
+    }
+
+    fn map<O: Element, T: Element>(
+        self,
+        out: &mut [O],
+        x: &[T],
+        map: impl Map,
+        destination: Destination,
+    ) {
+        match destination {
+            Destination::Caches => self.run(MapStored { out, x, map }),
+            Destination::Memory => self.run(MapPastCaches { out, x, map }),
         }
     }
 }
@@ -469,14 +602,15 @@ mod tests {
             ..delta
         };
         for simd in Simd::available() {
-            for (length, delta) in [0, 1, 15, 64, 65, 200]
+            for (length, delta) in [0, 1, 15, 64, 65, 200, 701]
                 .into_iter()
                 .flat_map(|n| [(n, delta), (n, plain)])
             {
                 let narrow: Vec<bf16> = values(length).into_iter().map(bf16::from_f32).collect();
                 let x: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
                 let mut out = vec![f32::NAN; length];
-                simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta);
+                let caches = Destination::Caches;
+                simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta, caches);
                 for (&x, &out) in x.iter().zip(&out) {
                     let log_p = f64::from(x * delta.scale - delta.lse);
                     let factor =
@@ -487,14 +621,22 @@ mod tests {
                         "{simd} {length}"
                     );
                 }
-                let mut again = vec![f32::NAN; length];
-                simd.softmax_delta(ValuesMut::F32(&mut again), Values::Bf16(&narrow), delta);
-                assert_eq!(again, out, "{simd} {length}");
                 let rounded: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
                 for x in [Values::F32(&x), Values::Bf16(&narrow)] {
-                    let mut out = vec![bf16::NAN; length];
-                    simd.softmax_delta(ValuesMut::Bf16(&mut out), x, delta);
-                    assert_eq!(out, rounded, "{simd} {length}");
+                    for destination in [caches, Destination::Memory] {
+                        // Off the start of a cache line, and nothing beside it is touched.
+                        let mut again = vec![7.0_f32; length + 5];
+                        let to = ValuesMut::F32(&mut again[3..][..length]);
+                        simd.softmax_delta(to, x, delta, destination);
+                        assert_eq!(again[3..][..length], out, "{simd} {length}");
+                        let mut again_narrow = vec![bf16::ONE; length + 5];
+                        let to = ValuesMut::Bf16(&mut again_narrow[3..][..length]);
+                        simd.softmax_delta(to, x, delta, destination);
+                        assert_eq!(again_narrow[3..][..length], rounded, "{simd} {length}");
+                        for i in (0..3).chain(length + 3..length + 5) {
+                            assert_eq!((again[i], again_narrow[i]), (7.0, bf16::ONE));
+                        }
+                    }
                 }
             }
         }
@@ -512,7 +654,12 @@ mod tests {
             };
             let mut out = [f32::NAN; 3];
             let x = [f32::NEG_INFINITY, -1e30, f32::NAN];
-            simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta);
+            simd.softmax_delta(
+                ValuesMut::F32(&mut out),
+                Values::F32(&x),
+                delta,
+                Destination::Caches,
+            );
             assert_eq!(out[..2], [0.0, 0.0]);
             assert!(out[2].is_nan());
         }

@@ -4,7 +4,7 @@ use approx::assert_relative_eq;
 use half::bf16;
 use proptest::prelude::*;
 
-use super::{Binary, Level, Simd, SoftmaxDelta, Statistics, Unary, Values, ValuesMut};
+use super::{Binary, Destination, Level, Simd, SoftmaxDelta, Statistics, Unary, Values, ValuesMut};
 
 /// Lengths around multiples of every vector and of the unrolled loops.
 const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 200];
@@ -220,10 +220,20 @@ fn elements_per_nanosecond() {
             uniform: 0.1,
         };
         report("softmax_delta", &mut || {
-            simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&z), delta);
+            simd.softmax_delta(
+                ValuesMut::F32(&mut out),
+                Values::F32(&z),
+                delta,
+                Destination::Caches,
+            );
         });
         report("softmax_delta_bf16", &mut || {
-            simd.softmax_delta(ValuesMut::Bf16(&mut narrow), Values::F32(&z), delta);
+            simd.softmax_delta(
+                ValuesMut::Bf16(&mut narrow),
+                Values::F32(&z),
+                delta,
+                Destination::Caches,
+            );
         });
         report("f32_to_bf16", &mut || simd.f32_to_bf16(&mut narrow, &z));
         report("bf16_to_f32", &mut || simd.bf16_to_f32(&mut out, &narrow));

@@ -62,6 +62,9 @@ pub(crate) trait Vector: Copy {
 
     /// `self * 2^n` for integral `n` in -252..=254, rounded once: it underflows gradually and overflows to infinity.
     fn times_power_of_two(self, n: Self) -> Self;
+    /// `2^n`, given `n + 127 + ROUND_TO_INTEGER`: the low bits of the mantissa become the exponent. 0 for `n = -127`,
+    /// infinity for `n = 128`, meaningless beyond.
+    fn power_of_low_bits(self) -> Self;
     /// Splits positive normal lanes into `(mantissa, exponent)` with `self = mantissa * 2^exponent` and
     /// `mantissa` in √½..√2, the interval around one on which a logarithm's polynomial is shortest.
     fn split_exponent(self) -> (Self, Self);

@@ -1,5 +1,8 @@
 //! Accuracy against `f64`, in units in the last place of the `f32` result.
 
+use super::{LARGEST_EXPONENT, LEAST_EXPONENT, exp2};
+use crate::simd::slices::{Map, MapInPlace};
+use crate::simd::vector::Vector;
 use crate::simd::{Simd, Unary};
 
 /// What to check one function against.
@@ -162,5 +165,41 @@ fn special_values() {
                 );
             }
         }
+    }
+}
+
+/// `2^(x / 3)`, both parts multiplied.
+#[derive(Clone, Copy)]
+struct ThirdPower;
+
+impl Map for ThirdPower {
+    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
+        let (mantissa, power) = exp2(isa, x, V::splat(isa, 1.0 / 3.0));
+        mantissa.mul(power)
+    }
+}
+
+#[test]
+fn powers_of_two_and_where_they_end() {
+    for simd in Simd::available() {
+        let inside: Vec<f32> = (-370_000..380_000).map(|i| i as f32 * 1e-3).collect();
+        let mut powers = inside.clone();
+        simd.run(MapInPlace(&mut powers, ThirdPower));
+        for (x, power) in inside.into_iter().zip(powers) {
+            let exponent = f64::from(x) * f64::from(1.0_f32 / 3.0);
+            let error = error_ulp(power, exponent.exp2());
+            // Unfused the product is rounded before n is taken off it.
+            let bound = if simd.level() == crate::simd::Level::Portable {
+                100.0
+            } else {
+                3.0
+            };
+            assert!(error < bound, "{simd} {x}: {error} ulp");
+        }
+        let mut ends = [3.0 * LEAST_EXPONENT, 3.0 * LARGEST_EXPONENT, f32::NAN, 0.0];
+        simd.run(MapInPlace(&mut ends, ThirdPower));
+        assert_eq!(ends[..2], [0.0, f32::INFINITY]);
+        assert!(ends[2].is_nan());
+        assert_eq!(ends[3], 1.0);
     }
 }
