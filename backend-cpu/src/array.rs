@@ -27,6 +27,14 @@ pub enum DataMut<'a> {
 }
 
 impl DataMut<'_> {
+    pub(crate) fn reborrow(&mut self) -> DataMut<'_> {
+        match self {
+            Self::F32(data) => DataMut::F32(data),
+            Self::Bf16(data) => DataMut::Bf16(data),
+            Self::I32(data) => DataMut::I32(data),
+        }
+    }
+
     pub(crate) fn as_ref(&self) -> Data<'_> {
         match self {
             Self::F32(data) => Data::F32(data),
@@ -227,6 +235,11 @@ impl<'a> ArrayRef<'a> {
     pub fn dtype(&self) -> DType {
         self.data.dtype()
     }
+
+    /// Bytes of its elements, without gaps.
+    pub(crate) fn bytes(&self) -> usize {
+        self.dims().iter().product::<usize>() * self.dtype().size_bytes()
+    }
 }
 
 /// An output array.
@@ -259,6 +272,48 @@ impl<'a> ArrayMut<'a> {
         let geometry = Geometry::strided(dims, strides, data.as_ref().len())?;
         geometry.check_disjoint()?;
         Ok(Self { data, geometry })
+    }
+
+    /// The array in bands of `height` indices of its first dimension; in one piece where another dimension has larger
+    /// strides.
+    pub(crate) fn bands(&mut self, height: usize) -> Vec<ArrayMut<'_>> {
+        let Geometry { dims, strides } = &self.geometry;
+        let (&dim, &stride) = match (dims.first(), strides.first()) {
+            (Some(dim), Some(stride)) => (dim, stride),
+            _ => (&1, &1),
+        };
+        let mut inner = dims.iter().zip(strides).skip(1);
+        let is_outermost = inner.all(|(&dim, &inner)| dim == 1 || inner <= stride);
+        let height = match is_outermost && stride > 0 && !dims.contains(&0) {
+            true => height.clamp(1, dim),
+            false => dim.max(1),
+        };
+        let heights = (0..dim.max(1))
+            .step_by(height)
+            .map(|first| height.min(dim - first.min(dim)));
+        let geometry = |rows: usize| {
+            let mut geometry = self.geometry.clone();
+            if let Some(first) = geometry.dims.first_mut() {
+                *first = rows;
+            }
+            geometry
+        };
+        let one = heights.len() == 1;
+        let elements = match one {
+            true => self.data.as_ref().len().max(1),
+            false => height * stride,
+        };
+        let parts: Vec<DataMut<'_>> = match &mut self.data {
+            DataMut::F32(data) => data.chunks_mut(elements).map(DataMut::F32).collect(),
+            DataMut::Bf16(data) => data.chunks_mut(elements).map(DataMut::Bf16).collect(),
+            DataMut::I32(data) => data.chunks_mut(elements).map(DataMut::I32).collect(),
+        };
+        (heights.zip(parts))
+            .map(|(rows, data)| ArrayMut {
+                data,
+                geometry: geometry(rows),
+            })
+            .collect()
     }
 
     /// The array, to read.

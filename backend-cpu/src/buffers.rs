@@ -5,50 +5,13 @@
 //! panels, once, and keeps the panels until the block changes: that is the copy HBM to VMEM of a
 //! TPU, skipped likewise when the block index repeats. Outputs and scratch are row-major tiles.
 
-use std::sync::RwLock;
-
 use half::bf16;
 use tilecast_core::DType;
 
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::gemm;
-use crate::simd::Values;
-
-/// An array of a running program.
-#[derive(Debug)]
-pub(crate) enum Storage<'a> {
-    /// Read only.
-    Input(ArrayRef<'a>),
-    /// Written by one launch, read by another; blocks are copied in and out under the lock.
-    Shared(RwLock<ArrayMut<'a>>),
-}
-
-impl Storage<'_> {
-    /// Runs `body` on the array.
-    pub(crate) fn read<R>(&self, body: impl FnOnce(&ArrayRef<'_>) -> R) -> R {
-        match self {
-            Self::Input(array) => body(array),
-            Self::Shared(lock) => {
-                // A poisoned lock means that another thread panicked, which ends the run anyway.
-                let array = lock.read().unwrap_or_else(|error| error.into_inner());
-                body(&array.as_ref())
-            }
-        }
-    }
-
-    /// Runs `body` on the array, exclusively.
-    ///
-    /// # Panics
-    /// If the array is an input: the program would be wrong.
-    pub(crate) fn write<R>(&self, body: impl FnOnce(&mut ArrayMut<'_>) -> R) -> R {
-        match self {
-            Self::Input(_) => panic!("a program writes to one of its inputs"),
-            Self::Shared(lock) => {
-                body(&mut lock.write().unwrap_or_else(|error| error.into_inner()))
-            }
-        }
-    }
-}
+use crate::simd::{Destination, Values, ValuesMut};
+use crate::storage::Storage;
 
 /// A block of an array: where it starts, and how much of it lies inside.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,11 +106,17 @@ pub(crate) struct InputTile<'s, 'a> {
 }
 
 impl InputTile<'_, '_> {
-    /// Describes rows and columns `part` of the window as they lie in `array`.
+    /// Runs `body` on the array, and the offset at which the block starts there.
+    pub(crate) fn read<R>(&self, body: impl FnOnce(&ArrayRef<'_>, usize) -> R) -> R {
+        let block = self.block.as_ref().expect("windows are set before a step");
+        self.array.read(block, body)
+    }
+
+    /// Describes rows and columns `part` of the window as they lie in `array`, where it starts at `start`.
     ///
     /// What is outside the array reads as NaN, or as the mask value once either edge is masked: the
     /// two edges share one fill value, so a forgotten mask shows wherever only one edge overhangs.
-    pub(crate) fn layout(&self, array: &ArrayRef<'_>, part: &Part) -> gemm::Layout {
+    pub(crate) fn layout(&self, array: &ArrayRef<'_>, start: usize, part: &Part) -> gemm::Layout {
         let block = self.block.as_ref().expect("windows are set before a step");
         let [inside_rows, inside_columns] = block.inside;
         let limit = |inside: usize, mask: Option<(usize, f32)>| match mask {
@@ -160,7 +129,6 @@ impl InputTile<'_, '_> {
         let [row_stride, column_stride] = [strides[strides.len() - 2], strides[strides.len() - 1]];
         let valid_rows = rows.saturating_sub(part.row).min(part.rows);
         let valid_columns = columns.saturating_sub(part.column).min(part.columns);
-        let start = array.geometry.offset(&block.start);
         gemm::Layout {
             offset: start + part.row * row_stride + part.column * column_stride,
             rows: part.rows,
@@ -192,21 +160,120 @@ pub(crate) struct LocalTile<'s, 'a> {
 }
 
 /// Where an output window goes.
+///
+/// A kernel that writes its block row by row, and only once, need not write it twice: as long as nothing else is asked of
+/// the window, rows go straight to the array. The first other access makes a tile of it.
 #[derive(Debug)]
 pub(crate) struct Output<'s, 'a> {
     pub(crate) array: &'s Storage<'a>,
     pub(crate) block: Option<Block>,
+    /// Elements of the tile.
+    pub(crate) len: usize,
+    pub(crate) place: Place,
+    /// Whether each block starts as NaN, and not as what was left by the last.
+    pub(crate) poison: bool,
+}
+
+/// Where it is that a block has been written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    Nowhere,
+    Tile,
+    Array,
 }
 
 impl LocalTile<'_, '_> {
-    /// Copies the window to the block it stands for.
-    pub(crate) fn write_back(&self) {
-        if let Some(Output {
-            array,
-            block: Some(block),
-        }) = &self.output
+    /// Makes sure that the window is in `elements`.
+    pub(crate) fn settle(&mut self) {
+        let Some(output) = &mut self.output else {
+            return;
+        };
+        let place = std::mem::replace(&mut output.place, Place::Tile);
+        if place == Place::Tile {
+            return;
+        }
+        if self.elements.as_data().is_empty() {
+            self.elements = Elements::poisoned(output.array.dtype(), output.len);
+        } else if output.poison {
+            self.elements.poison();
+        }
+        if let (Place::Array, Some(block)) = (place, &output.block) {
+            let (to, columns) = (self.elements.as_data_mut(), self.columns);
+            (output.array).read(block, |array, start| load(array, start, block, to, columns));
+        }
+    }
+
+    /// Runs `body` on elements of row `row` that start at `column`.
+    pub(crate) fn write_row(
+        &mut self,
+        [row, column]: [usize; 2],
+        len: usize,
+        body: impl FnOnce(ValuesMut<'_>, Destination),
+    ) {
+        if let Some(output) = &self.output
+            && output.place != Place::Tile
+            && let Some(block) = &output.block
+            && let Some(destination) = output.array.rows_in_place()
         {
-            array.write(|array| store(array, block, self.elements.as_data(), self.columns));
+            let [rows, columns] = block.inside;
+            if row >= rows || column >= columns {
+                // Beyond the array.
+                return;
+            }
+            if column + len <= columns {
+                if output.place == Place::Nowhere && output.poison {
+                    self.settle();
+                    self.write_back();
+                }
+                return self.write_row_in_place([row, column], len, body, destination);
+            }
+        }
+        self.settle();
+        let start = row * self.columns + column;
+        body(
+            values_mut(self.elements.as_data_mut(), start..start + len),
+            Destination::Caches,
+        );
+    }
+
+    fn write_row_in_place(
+        &mut self,
+        [row, column]: [usize; 2],
+        len: usize,
+        body: impl FnOnce(ValuesMut<'_>, Destination),
+        destination: Destination,
+    ) {
+        let output = self.output.as_mut().expect("an output window");
+        output.place = Place::Array;
+        let block = output
+            .block
+            .as_ref()
+            .expect("windows are set before a step");
+        output.array.write(block, |array, start| {
+            let [row_stride, _] = minor_strides(&array.geometry.strides);
+            let start = start + row * row_stride + column;
+            let data = array.data.reborrow();
+            body(values_mut(data, start..start + len), destination);
+        });
+    }
+
+    /// Copies the window to the block it stands for, unless it is there already.
+    pub(crate) fn write_back(&mut self) {
+        let Some(output) = &self.output else {
+            return;
+        };
+        if output.place == Place::Nowhere && output.poison {
+            self.settle();
+        }
+        let Some(output) = &mut self.output else {
+            return;
+        };
+        let place = std::mem::replace(&mut output.place, Place::Nowhere);
+        if let (Place::Tile, Some(block)) = (place, &output.block) {
+            let (from, columns) = (self.elements.as_data(), self.columns);
+            (output.array).write(block, |array, start| {
+                store(array, start, block, from, columns);
+            });
         }
     }
 
@@ -246,7 +313,9 @@ impl Vector<'_, '_> {
         }) = &self.window
         {
             let elements = self.elements.as_data_mut();
-            array.read(|array| load(array, block, elements, usize::MAX));
+            array.read(block, |array, start| {
+                load(array, start, block, elements, usize::MAX);
+            });
         }
     }
 
@@ -258,7 +327,10 @@ impl Vector<'_, '_> {
             output: true,
         }) = &self.window
         {
-            array.write(|array| store(array, block, self.elements.as_data(), usize::MAX));
+            let elements = self.elements.as_data();
+            array.write(block, |array, start| {
+                store(array, start, block, elements, usize::MAX);
+            });
         }
     }
 }
@@ -272,9 +344,14 @@ fn minor_strides(strides: &[usize]) -> [usize; 2] {
     }
 }
 
-/// Copies the part of a block inside the array into a row-major tile of `width` columns.
-pub(crate) fn load(array: &ArrayRef<'_>, block: &Block, to: DataMut<'_>, width: usize) {
-    let start = array.geometry.offset(&block.start);
+/// Copies the part of a block inside the array, where it starts at `start`, into a row-major tile of `width` columns.
+pub(crate) fn load(
+    array: &ArrayRef<'_>,
+    start: usize,
+    block: &Block,
+    to: DataMut<'_>,
+    width: usize,
+) {
     let strides = minor_strides(&array.geometry.strides);
     match (array.data, to) {
         (Data::F32(from), DataMut::F32(to)) => load_rows(&from[start..], strides, block, to, width),
@@ -303,9 +380,14 @@ fn load_rows<T: Copy>(
     }
 }
 
-/// Copies a row-major tile of `width` columns to the part of a block inside the array.
-pub(crate) fn store(array: &mut ArrayMut<'_>, block: &Block, from: Data<'_>, width: usize) {
-    let start = array.geometry.offset(&block.start);
+/// Copies a row-major tile of `width` columns to the part of a block inside the array, where it starts at `start`.
+pub(crate) fn store(
+    array: &mut ArrayMut<'_>,
+    start: usize,
+    block: &Block,
+    from: Data<'_>,
+    width: usize,
+) {
     let strides = minor_strides(&array.geometry.strides);
     match (&mut array.data, from) {
         (DataMut::F32(to), Data::F32(from)) => {
@@ -344,5 +426,14 @@ pub(crate) fn values(data: Data<'_>) -> Values<'_> {
         Data::F32(data) => Values::F32(data),
         Data::Bf16(data) => Values::Bf16(data),
         Data::I32(_) => panic!("integers are not operands of products"),
+    }
+}
+
+/// Some real elements, to write.
+fn values_mut(data: DataMut<'_>, range: std::ops::Range<usize>) -> ValuesMut<'_> {
+    match data {
+        DataMut::F32(data) => ValuesMut::F32(&mut data[range]),
+        DataMut::Bf16(data) => ValuesMut::Bf16(&mut data[range]),
+        DataMut::I32(_) => panic!("integers are not real elements"),
     }
 }

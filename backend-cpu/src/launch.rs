@@ -11,10 +11,11 @@ use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable, NamedBuffer};
 
 use crate::buffers::{
-    Block, Elements, InputTile, LocalTile, Masks, Output, Storage, Vector, VectorWindow,
+    Block, Elements, InputTile, LocalTile, Masks, Output, Place, Vector, VectorWindow,
 };
 use crate::panels::{KEPT_PANEL_BYTES, Panels, block_bytes, blocks_kept};
 use crate::simd::Statistics;
+use crate::storage::Storage;
 use crate::tiles::{CpuTiles, Slot};
 use crate::{Cpu, CpuError};
 
@@ -76,7 +77,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         let slots: Vec<_> = spec
             .buffers()
             .iter()
-            .map(|named| RefCell::new(slot(&named.buffer, &mut operands)))
+            .map(|named| RefCell::new(slot(&named.buffer, &mut operands, cpu.poison)))
             .collect();
         Self {
             tiles: CpuTiles {
@@ -112,7 +113,7 @@ impl<'s, 'a> Worker<'s, 'a> {
             }
         }
         for slot in &self.tiles.slots {
-            write_back(&slot.borrow());
+            write_back(&mut slot.borrow_mut());
         }
         Ok(())
     }
@@ -197,6 +198,7 @@ fn is_aliased(spec: &KernelSpec, buffer: usize) -> bool {
 fn slot<'s, 'a>(
     buffer: &Buffer,
     operands: &mut impl Iterator<Item = &'s Storage<'a>>,
+    poison: bool,
 ) -> Slot<'s, 'a> {
     let mut next = || operands.next().expect("a program passes every operand");
     match buffer {
@@ -214,9 +216,16 @@ fn slot<'s, 'a>(
                     masks: Masks::default(),
                 }),
                 (Layout::Tile, Access::Output) => Slot::Local(LocalTile {
-                    elements: Elements::poisoned(operand.dtype, minor[0] * minor[1]),
+                    // Of no use to a kernel whose rows go straight to the array.
+                    elements: Elements::poisoned(operand.dtype, 0),
                     columns: minor[0],
-                    output: Some(Output { array, block }),
+                    output: Some(Output {
+                        array,
+                        block,
+                        len: minor[0] * minor[1],
+                        place: Place::Nowhere,
+                        poison,
+                    }),
                 }),
                 (Layout::Rows | Layout::Columns, access) => Slot::Vector(Vector {
                     elements: Elements::poisoned(operand.dtype, minor[0]),
@@ -259,7 +268,6 @@ fn show(slot: &mut Slot<'_, '_>, block: Block) {
             window.masks = Masks::default();
         }
         Slot::Local(tile) => {
-            tile.elements.poison();
             if let Some(output) = &mut tile.output {
                 output.block = Some(block);
             }
@@ -274,7 +282,7 @@ fn show(slot: &mut Slot<'_, '_>, block: Block) {
     }
 }
 
-fn write_back(slot: &Slot<'_, '_>) {
+fn write_back(slot: &mut Slot<'_, '_>) {
     match slot {
         Slot::Local(tile) => tile.write_back(),
         Slot::Vector(vector) => vector.write_back(),

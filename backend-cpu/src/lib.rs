@@ -11,6 +11,7 @@
 //! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
 //! | [`gemm`] | packed matrix products |
 //! | `tiles`, `buffers`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
+//! | `storage` | arrays as the threads of a launch share them |
 //! | `launch`, `run` | grids over threads, programs over launches |
 
 pub mod array;
@@ -23,6 +24,7 @@ mod leaves;
 mod panels;
 mod run;
 pub mod simd;
+mod storage;
 mod tiles;
 
 use num_integer::lcm;
@@ -58,7 +60,7 @@ impl Cpu {
         Self {
             simd: Simd::detect(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            poison: false,
+            poison: cfg!(debug_assertions),
             arithmetic: None,
             may_split: true,
         }
@@ -75,8 +77,9 @@ impl Cpu {
         Self { simd, ..self }
     }
 
-    /// With temporaries that start as NaN, so that reading what was never written shows. Windows
-    /// and scratch always do.
+    /// With temporaries and every block of an output that start as NaN, so that reading what was never written shows, or
+    /// a block that was never written. By default only with debug assertions: it costs a pass over memory. What overhangs
+    /// the arrays is NaN always, and scratch and windows when a launch starts.
     pub fn poison(self, poison: bool) -> Self {
         Self { poison, ..self }
     }

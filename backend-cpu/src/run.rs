@@ -1,15 +1,14 @@
 //! Runs a program: launches in order, and the array operations between them.
 
-use std::sync::RwLock;
-
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
 
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
-use crate::buffers::{Elements, Storage};
+use crate::buffers::Elements;
 use crate::evaluate::{Leaves, STRIP, evaluate};
 use crate::launch::launch;
+use crate::storage::{Bound, share};
 use crate::{Cpu, CpuError};
 
 /// Runs `program` with its arrays bound by name.
@@ -39,45 +38,43 @@ pub(crate) fn run<K: Kernel + Sync>(
             program: program.name,
             array: array.name,
         };
-        let storage = match array.role {
+        let bound = match array.role {
             Role::Input => {
                 let found = inputs.iter().find(|(name, _)| *name == array.name);
-                Storage::Input(found.ok_or_else(missing)?.1.clone())
+                Bound::Input(found.ok_or_else(missing)?.1.clone())
             }
             Role::Output | Role::InPlace => {
                 let named = |output: &&mut Option<(&str, ArrayMut<'_>)>| {
                     output.as_ref().is_some_and(|(name, _)| *name == array.name)
                 };
                 let found = outputs.iter_mut().find(named).and_then(Option::take);
-                Storage::Shared(RwLock::new(found.ok_or_else(missing)?.1))
+                Bound::Output(found.ok_or_else(missing)?.1, array.role)
             }
             Role::Temporary => {
                 let elements = next_temporary.next().expect("one for each temporary");
-                let array = ArrayMut::new(elements.as_data_mut(), &array.dims)?;
-                Storage::Shared(RwLock::new(array))
+                let bound = ArrayMut::new(elements.as_data_mut(), &array.dims)?;
+                Bound::Output(bound, array.role)
             }
         };
-        storage.read(|bound| {
-            if bound.dims() != array.dims || bound.dtype() != array.dtype {
-                return Err(CpuError::Shape {
-                    program: program.name,
-                    array: array.name,
-                    expected_dtype: array.dtype,
-                    expected: array.dims.clone(),
-                    got_dtype: bound.dtype(),
-                    got: bound.dims().into(),
-                });
-            }
-            Ok(())
-        })?;
-        arrays.push(storage);
+        let found = bound.as_ref();
+        if found.dims() != array.dims || found.dtype() != array.dtype {
+            return Err(CpuError::Shape {
+                program: program.name,
+                array: array.name,
+                expected_dtype: array.dtype,
+                expected: array.dims.clone(),
+                got_dtype: found.dtype(),
+                got: found.dims().into(),
+            });
+        }
+        arrays.push(bound);
     }
     let may_split = rounds_matrices(program);
     let cpu = &Cpu {
         may_split,
         ..cpu.clone()
     };
-    steps(cpu, program.steps(), &arrays, 0)
+    steps(cpu, program.steps(), &mut arrays, 0)
 }
 
 /// Whether all matrices that a program puts out are bf16: their rounding, 2^-9, hides that of split products, 2^-16.
@@ -99,7 +96,7 @@ fn zeroed(dtype: DType, len: usize) -> Elements {
 fn steps<K: Kernel + Sync>(
     cpu: &Cpu,
     steps_: &[Step<K>],
-    arrays: &[Storage<'_>],
+    arrays: &mut [Bound<'_>],
     counter: i64,
 ) -> Result<(), CpuError> {
     for step in steps_ {
@@ -109,7 +106,11 @@ fn steps<K: Kernel + Sync>(
                 operands,
                 scalars,
             }) => {
-                let operands: Vec<_> = operands.iter().map(|id| &arrays[id.index()]).collect();
+                let shared = share(arrays, operands, kernel.spec());
+                let storage = |id: &ArrayId| shared[id.index()].as_ref();
+                let operands: Vec<_> = (operands.iter())
+                    .map(|id| storage(id).expect("every operand is shared"))
+                    .collect();
                 let scalars: Vec<_> = scalars
                     .iter()
                     .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
@@ -122,63 +123,61 @@ fn steps<K: Kernel + Sync>(
                 }
             }
             Step::Map { to, value } => {
-                let len = arrays[to.index()].read(|array| array.dims()[0]);
+                let len = arrays[to.index()].as_ref().dims()[0];
                 for start in (0..len).step_by(STRIP) {
                     let mut strip = [0.0; STRIP];
                     let strip = &mut strip[..STRIP.min(len - start)];
                     evaluate(cpu.simd, value, &Arrays { arrays, start, len }, strip);
-                    arrays[to.index()].write(|array| {
-                        for (i, value) in strip.iter().enumerate() {
-                            set(array, &[start + i], *value);
-                        }
-                    });
+                    let array = arrays[to.index()].as_mut();
+                    for (i, value) in strip.iter().enumerate() {
+                        set(array, &[start + i], *value);
+                    }
                 }
             }
             Step::Total { from, to } => {
-                let groups = arrays[to.index()].read(|array| array.dims()[0]);
+                let groups = arrays[to.index()].as_ref().dims()[0];
                 for group in 0..groups {
                     // f64: the sum of a million losses must not lose the last ones.
-                    let sum: f64 = arrays[from.index()].read(|array| {
-                        let len = array.dims()[0] / groups;
-                        let elements = group * len..(group + 1) * len;
-                        elements.map(|i| f64::from(get(array, &[i]))).sum()
-                    });
-                    arrays[to.index()].write(|array| set(array, &[group], sum as f32));
+                    let array = arrays[from.index()].as_ref();
+                    let len = array.dims()[0] / groups;
+                    let elements = group * len..(group + 1) * len;
+                    let sum: f64 = elements.map(|i| f64::from(get(&array, &[i]))).sum();
+                    set(arrays[to.index()].as_mut(), &[group], sum as f32);
                 }
             }
-            Step::Gather { from, to } => gather(&arrays[from.index()], &arrays[to.index()]),
+            Step::Gather { from, to } => {
+                let both = arrays.get_disjoint_mut([from.index(), to.index()]);
+                let [from, to] = both.expect("a gather has two arrays");
+                gather(&from.as_ref(), to.as_mut());
+            }
         }
     }
     Ok(())
 }
 
 /// `to = from`, cut, rounded, and summed over the leading dimensions that `to` does not have.
-fn gather(from: &Storage<'_>, to: &Storage<'_>) {
-    from.read(|from| {
-        to.write(|to| {
-            let dims = to.as_ref().dims().to_vec();
-            let leading = &from.dims()[..from.dims().len() - dims.len()];
-            let parts: usize = leading.iter().product();
-            let (&columns, outer) = dims.split_last().expect("outputs have dimensions");
-            let rows: usize = outer.iter().product();
-            let mut sums = vec![0.0_f32; columns];
-            for row in 0..rows {
-                let mut index = index_of(row, outer);
-                index.push(0);
-                sums.fill(0.0);
-                for part in 0..parts {
-                    let mut source = index_of(part, leading);
-                    source.extend(&index);
-                    let Data::F32(data) = from.data else {
-                        panic!("partial results are f32")
-                    };
-                    let data = &data[from.geometry.offset(&source)..];
-                    sums.iter_mut().zip(data).for_each(|(sum, x)| *sum += x);
-                }
-                store_row(to, &index, &sums);
-            }
-        });
-    });
+fn gather(from: &ArrayRef<'_>, to: &mut ArrayMut<'_>) {
+    let dims = to.as_ref().dims().to_vec();
+    let leading = &from.dims()[..from.dims().len() - dims.len()];
+    let parts: usize = leading.iter().product();
+    let (&columns, outer) = dims.split_last().expect("outputs have dimensions");
+    let rows: usize = outer.iter().product();
+    let mut sums = vec![0.0_f32; columns];
+    for row in 0..rows {
+        let mut index = index_of(row, outer);
+        index.push(0);
+        sums.fill(0.0);
+        for part in 0..parts {
+            let mut source = index_of(part, leading);
+            source.extend(&index);
+            let Data::F32(data) = from.data else {
+                panic!("partial results are f32")
+            };
+            let data = &data[from.geometry.offset(&source)..];
+            sums.iter_mut().zip(data).for_each(|(sum, x)| *sum += x);
+        }
+        store_row(to, &index, &sums);
+    }
 }
 
 /// The index of element `n`, in order of rows, of an array of these dimensions.
@@ -229,7 +228,7 @@ fn set(array: &mut ArrayMut<'_>, index: &[usize], value: f32) {
 
 /// Whole arrays as leaves; each element of a shorter one stands for a group of elements.
 struct Arrays<'t, 'a> {
-    arrays: &'t [Storage<'a>],
+    arrays: &'t [Bound<'a>],
     start: usize,
     /// Elements of the result.
     len: usize,
@@ -244,21 +243,19 @@ impl Arrays<'_, '_> {
 
 impl Leaves<ArrayId> for Arrays<'_, '_> {
     fn load(&self, leaf: &ArrayId, out: &mut [f32]) {
-        self.arrays[leaf.index()].read(|array| {
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = get(array, &[self.element(array, i)]);
-            }
-        });
+        let array = self.arrays[leaf.index()].as_ref();
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = get(&array, &[self.element(&array, i)]);
+        }
     }
 
     fn load_int(&self, leaf: &ArrayId, out: &mut [i32]) {
-        self.arrays[leaf.index()].read(|array| {
-            let Data::I32(data) = array.data else {
-                panic!("a real array in an integer comparison")
-            };
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = data[array.geometry.offset(&[self.element(array, i)])];
-            }
-        });
+        let array = self.arrays[leaf.index()].as_ref();
+        let Data::I32(data) = array.data else {
+            panic!("a real array in an integer comparison")
+        };
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = data[array.geometry.offset(&[self.element(&array, i)])];
+        }
     }
 }

@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 
 use half::bf16;
+use tilecast_core::DType;
 use tilecast_core::expr::{Expr, Leaf};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
 use tilecast_core::spec::{AxisId, KernelSpec};
@@ -15,13 +16,14 @@ use tilecast_core::view::{
 
 use crate::Cpu;
 use crate::buffers::{
-    Block, Elements, InputTile, LocalTile, Masks, Part, Storage, Vector, load, store, values,
+    Block, Elements, InputTile, LocalTile, Masks, Part, Vector, load, store, values,
 };
 use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::{Key, Panels};
 use crate::simd::{Binary, Destination, Simd, SoftmaxDelta, Statistics, Values, ValuesMut};
+use crate::storage::Storage;
 
 /// A buffer of a kernel, in one thread.
 #[derive(Debug)]
@@ -62,7 +64,10 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     /// A tile to write to.
     fn local(&self, buffer: BufferId) -> RefMut<'_, LocalTile<'s, 'a>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
-            Slot::Local(tile) => tile,
+            Slot::Local(tile) => {
+                tile.settle();
+                tile
+            }
             _ => panic!("{} is not a tile of the kernel's own", self.name(buffer)),
         })
     }
@@ -85,6 +90,13 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             }) => data,
             _ => panic!("{} is not an i32 vector", self.name(buffer)),
         })
+    }
+
+    /// Makes sure that a tile can be read.
+    fn settle(&self, buffer: BufferId) {
+        if let Slot::Local(tile) = &mut *self.slot(buffer) {
+            tile.settle();
+        }
     }
 
     fn name(&self, buffer: BufferId) -> &'static str {
@@ -122,9 +134,10 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
                 (Values::Bf16(data), _) => strided(inside, &|i| data[i].to_f32()),
             }
         };
+        self.settle(tile.buffer);
         match &*self.slots[tile.buffer.index()].borrow() {
-            Slot::Input(window) => window.array.read(|array| {
-                copy(values(array.data), window.layout(array, &wanted));
+            Slot::Input(window) => window.read(|array, start| {
+                copy(values(array.data), window.layout(array, start, &wanted));
             }),
             Slot::Local(local) => {
                 copy(values(local.elements.as_data()), local.layout(&wanted));
@@ -214,11 +227,12 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             body(0, values.range(range));
             len
         };
+        self.settle(tile.buffer);
         let done = match &*self.slots[tile.buffer.index()].borrow() {
             _ if strips => 0,
-            Slot::Input(window) => window
-                .array
-                .read(|array| at_once(values(array.data), window.layout(array, &wanted))),
+            Slot::Input(window) => window.read(|array, start| {
+                at_once(values(array.data), window.layout(array, start, &wanted))
+            }),
             Slot::Local(local) => at_once(values(local.elements.as_data()), local.layout(&wanted)),
             _ => panic!("{} is not a tile", self.name(tile.buffer)),
         };
@@ -230,23 +244,26 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
-    /// Hands elements of row `row` of a tile of the kernel's own to `body`, from `column` on.
+    /// Hands elements of row `row` of a tile of the kernel's own to `body`, from `column` on, to overwrite, and says
+    /// where they should come to lie. What is beyond the array may be left out.
     fn pieces_mut(
         &self,
         tile: &Tile<i64>,
         row: usize,
         column: usize,
         len: usize,
-        body: impl FnOnce(ValuesMut<'_>),
+        body: impl FnOnce(ValuesMut<'_>, Destination),
     ) {
         let part = part(tile);
-        let mut local = self.local(tile.buffer);
-        let start = (part.row + row) * local.columns + part.column + column;
-        body(match &mut local.elements {
-            Elements::F32(data) => ValuesMut::F32(&mut data[start..start + len]),
-            Elements::Bf16(data) => ValuesMut::Bf16(&mut data[start..start + len]),
-            Elements::I32(_) => panic!("{} holds integers", self.name(tile.buffer)),
-        });
+        match &mut *self.slot(tile.buffer) {
+            Slot::Local(local) => {
+                local.write_row([part.row + row, part.column + column], len, body);
+            }
+            _ => panic!(
+                "{} is not a tile of the kernel's own",
+                self.name(tile.buffer)
+            ),
+        }
     }
 
     /// Runs `body` on the running statistics of the rows of `stats`.
@@ -274,7 +291,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     fn is_bf16(&self, buffer: BufferId) -> bool {
         let of = |values: Values<'_>| matches!(values, Values::Bf16(_));
         match &*self.slots[buffer.index()].borrow() {
-            Slot::Input(window) => window.array.read(|array| of(values(array.data))),
+            Slot::Input(window) => window.array.dtype() == DType::Bf16,
             Slot::Local(local) => of(values(local.elements.as_data())),
             _ => panic!("{} is not a tile", self.name(buffer)),
         }
@@ -287,9 +304,10 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         part: &Part,
         pack: &mut dyn FnMut(&Source<'_>) -> Result<(), GemmError>,
     ) -> Result<(), GemmError> {
+        self.settle(buffer);
         match &*self.slots[buffer.index()].borrow() {
-            Slot::Input(window) => window.array.read(|array| {
-                let layout = window.layout(array, part);
+            Slot::Input(window) => window.read(|array, start| {
+                let layout = window.layout(array, start, part);
                 pack(&Source::new(values(array.data), layout)?)
             }),
             Slot::Local(local) => {
@@ -616,7 +634,7 @@ impl TileOps for CpuTiles<'_, '_> {
             };
             let of_row = [probability[r], log_probability[r], one_hot[r], uniform[r]];
             if of_row == [0.0; 4] {
-                self.pieces_mut(&out, r, 0, out.columns.len, |out| match out {
+                self.pieces_mut(&out, r, 0, out.columns.len, |out, _| match out {
                     ValuesMut::F32(out) => out.fill(0.0),
                     ValuesMut::Bf16(out) => out.fill(bf16::ZERO),
                 });
@@ -624,51 +642,35 @@ impl TileOps for CpuTiles<'_, '_> {
             }
             self.pieces(&logits, r, strips, |first, x| {
                 let label = label(r, first, x.len());
-                let exact = |x| {
-                    let mut at_label = [0.0];
-                    let out = ValuesMut::F32(&mut at_label);
-                    self.simd
-                        .softmax_delta(out, x, coefficients, Destination::Caches);
-                    at_label[0] - one_hot[r]
-                };
-                self.pieces_mut(&out, r, first, x.len(), |out| match (delta.soft_cap, x) {
-                    (Some(cap), Values::F32(x)) => {
+                let simd = self.simd;
+                self.pieces_mut(&out, r, first, x.len(), |mut out, destination| {
+                    if let (Some(cap), Values::F32(x)) = (delta.soft_cap, x) {
                         let mut strip = [0.0; STRIP];
                         let strip = &mut strip[..x.len()];
                         let to = ValuesMut::F32(&mut *strip);
-                        self.simd.softmax_delta(
-                            to,
-                            Values::F32(x),
-                            coefficients,
-                            Destination::Caches,
-                        );
+                        simd.softmax_delta(to, Values::F32(x), coefficients, Destination::Caches);
                         if let Some(column) = label {
                             strip[column] -= one_hot[r];
                         }
-                        self.simd.soft_cap_derivative(strip, x, cap);
+                        simd.soft_cap_derivative(strip, x, cap);
                         match out {
                             ValuesMut::F32(out) => out.copy_from_slice(strip),
-                            ValuesMut::Bf16(out) => self.simd.f32_to_bf16(out, strip),
+                            ValuesMut::Bf16(out) => simd.f32_to_bf16(out, strip),
+                        }
+                        return;
+                    }
+                    simd.softmax_delta(out.reborrow(), x, coefficients, destination);
+                    if let Some(column) = label {
+                        // Computed again: what was written is rounded, and may be far away.
+                        let mut at_label = [0.0];
+                        let (to, x) = (ValuesMut::F32(&mut at_label), x.range(column..column + 1));
+                        simd.softmax_delta(to, x, coefficients, Destination::Caches);
+                        let value = at_label[0] - one_hot[r];
+                        match out {
+                            ValuesMut::F32(out) => out[column] = value,
+                            ValuesMut::Bf16(out) => out[column] = bf16::from_f32(value),
                         }
                     }
-                    _ => match out {
-                        ValuesMut::F32(out) => {
-                            let to = ValuesMut::F32(&mut *out);
-                            self.simd
-                                .softmax_delta(to, x, coefficients, Destination::Caches);
-                            if let Some(column) = label {
-                                out[column] -= one_hot[r];
-                            }
-                        }
-                        ValuesMut::Bf16(out) => {
-                            let to = ValuesMut::Bf16(&mut *out);
-                            self.simd
-                                .softmax_delta(to, x, coefficients, Destination::Caches);
-                            if let Some(column) = label {
-                                out[column] = bf16::from_f32(exact(x.range(column..column + 1)));
-                            }
-                        }
-                    },
                 });
             });
         }
@@ -699,10 +701,14 @@ impl TileOps for CpuTiles<'_, '_> {
         let (array, block) = self.hbm(&block);
         self.whole_scratch(&scratch, |elements, width| match direction {
             Direction::Load => {
-                array.read(|array| load(array, &block, elements.as_data_mut(), width));
+                array.read(&block, |array, start| {
+                    load(array, start, &block, elements.as_data_mut(), width);
+                });
             }
             Direction::Store => {
-                array.write(|array| store(array, &block, elements.as_data(), width));
+                array.write(&block, |array, start| {
+                    store(array, start, &block, elements.as_data(), width);
+                });
             }
         });
         if direction == Direction::Load {

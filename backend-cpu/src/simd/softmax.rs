@@ -411,6 +411,14 @@ pub enum ValuesMut<'a> {
 }
 
 impl ValuesMut<'_> {
+    /// The same numbers for a shorter time.
+    pub fn reborrow(&mut self) -> ValuesMut<'_> {
+        match self {
+            Self::F32(values) => ValuesMut::F32(values),
+            Self::Bf16(values) => ValuesMut::Bf16(values),
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
