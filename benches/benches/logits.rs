@@ -1,137 +1,125 @@
-//! The ops on logits against plain reading of the same memory.
+//! The ops on logits against plain movement of the same memory.
 //!
-//! Forward each logit is read once; backward it is read once and a gradient written. `read` adds up the same bytes and
-//! does nothing else, `copy` copies them: what memory can do on this machine, in the same run.
-#![allow(missing_docs)] // criterion's macros make undocumented items
+//! Forward each logit is read once; backward it is read once and a gradient written. For each pass the table has the
+//! bytes that must move per second, and the share of what memory does in the same run: read for the forward pass, copied
+//! for the gradient in memory of its own, read and written again for the gradient over the logits. Rounds take everything
+//! in turn, so that what else the machine does meets all of them; times are medians.
+//!
+//! ```text
+//! cargo bench -p tilecast-benches --bench logits -- 4096 32768
+//! ```
 
-use std::hint::black_box;
-use std::thread;
+use std::time::Instant;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use half::bf16;
-use tilecast::core::kernels::grpo::Variant;
-use tilecast::cpu::array::{Data, DataMut};
-use tilecast::cpu::simd::Simd;
-use tilecast::{ArrayMut, Cpu, Matrix, entropy, grpo, logits_ce};
+use tilecast::Cpu;
+use tilecast_benches::logits::{Element, Forward, Op, Problem, To};
+use tilecast_benches::{bandwidth, median};
 
-/// Beyond any cache: 1024 rows of a usual vocabulary are 622 MB of f32.
-const TOKENS: usize = 1024;
-const VOCAB: usize = 151_936;
-
-/// Numbers in -4..4.
-fn values() -> Vec<f32> {
-    let mut state = 1_u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 21) as f32 - 4.0
-    };
-    (0..TOKENS * VOCAB).map(|_| next()).collect()
+/// Times of one row of the table, seconds.
+struct Timed {
+    name: String,
+    bytes: usize,
+    seconds: Vec<f64>,
 }
 
-/// Runs `body` on equal shares of `data`, each on a thread.
-fn on_threads<T: Sync>(data: &[T], threads: usize, body: impl Fn(&[T]) + Sync) {
-    thread::scope(|scope| {
-        for part in data.chunks(data.len().div_ceil(threads)) {
-            scope.spawn(|| body(part));
-        }
-    });
-}
-
-fn bench_type<T: Copy + Send + Sync + 'static>(criterion: &mut Criterion, name: &str, data: &[T])
-where
-    for<'a> &'a [T]: Into<Data<'a>>,
-    for<'a> &'a mut [T]: Into<DataMut<'a>>,
-{
-    let bytes = size_of_val(data) as u64;
-    let labels: Vec<i32> = (0..TOKENS).map(|i| (i * 37 % VOCAB) as i32).collect();
-    let advantage: Vec<f32> = (0..TOKENS).map(|i| (i % 5) as f32 - 2.0).collect();
-    let matrix = || Matrix::new(data, TOKENS, VOCAB).expect("the slice has the shape");
-    let mut group = criterion.benchmark_group(format!("logits/{name}"));
-    group.sample_size(10);
-    for threads in [1, 2] {
-        let cpu = || Cpu::new().threads(threads);
-        let id = |what: &str| BenchmarkId::new(what, threads);
-        group.throughput(Throughput::Bytes(bytes));
-        let simd = Simd::detect();
-        group.bench_function(id("read"), |b| {
-            b.iter(|| on_threads(data, threads, |part| read(simd, part)));
-        });
-        let ce = logits_ce::new(&labels).on(cpu());
-        group.bench_function(id("logits_ce forward"), |b| {
-            b.iter(|| ce.forward(matrix()).expect("the shapes agree"));
-        });
-        let entropies = entropy::new().on(cpu());
-        group.bench_function(id("entropy forward"), |b| {
-            b.iter(|| entropies.forward(matrix()).expect("the shapes agree"));
-        });
-        let policy = grpo::new(&labels, &advantage)
-            .variant(Variant::Dapo)
-            .on(cpu());
-        group.bench_function(id("grpo forward"), |b| {
-            b.iter(|| policy.forward(matrix()).expect("the shapes agree"));
-        });
-        group.throughput(Throughput::Bytes(2 * bytes));
-        let mut out = data.to_vec();
-        group.bench_function(id("copy"), |b| {
-            b.iter(|| {
-                thread::scope(|scope| {
-                    let share = data.len().div_ceil(threads);
-                    for (to, from) in out.chunks_mut(share).zip(data.chunks(share)) {
-                        scope.spawn(|| to.copy_from_slice(from));
-                    }
+/// Runs everything `rounds` times, with so many threads, and prints the table.
+fn measure<T: Element>(name: &str, tokens: usize, vocab: usize, threads: usize, rounds: usize) {
+    let cpu = || Cpu::new().threads(threads);
+    let mut problem = Problem::<T>::new(tokens, vocab);
+    let mut out = problem.logits.clone();
+    let bytes = size_of_val(&out[..]);
+    let words = bytes / size_of::<u64>();
+    // The elements at the end that fill no word are left out.
+    let whole = words * (size_of::<u64>() / size_of::<T>());
+    let saved: Vec<Forward> = (Op::ALL.iter())
+        .map(|&op| problem.forward(op, cpu()))
+        .collect();
+    let mut rows: Vec<Timed> = Vec::new();
+    for round in 0..=rounds {
+        let mut next = 0;
+        let mut time = |name: &str, moved: usize, body: &mut dyn FnMut()| {
+            let start = Instant::now();
+            body();
+            let seconds = start.elapsed().as_secs_f64();
+            if round == 0 {
+                let (name, seconds) = (name.to_owned(), Vec::new());
+                let bytes = moved * bytes;
+                rows.push(Timed {
+                    name,
+                    bytes,
+                    seconds,
                 });
-                black_box(&mut out);
+            } else {
+                rows[next].seconds.push(seconds);
+            }
+            next += 1;
+        };
+        {
+            let logits: &[u64] = bytemuck::cast_slice(&problem.logits[..whole]);
+            time("read", 1, &mut || bandwidth::read_in_order(logits, threads));
+            time("read", 1, &mut || {
+                bandwidth::read_in_quarters(logits, threads)
             });
-        });
-        let saved = ce.forward(matrix()).expect("the shapes agree");
-        let dims = [TOKENS, VOCAB];
-        group.bench_function(id("logits_ce backward"), |b| {
-            b.iter(|| {
-                let out = ArrayMut::new(&mut out[..], &dims).expect("the slice has the shape");
-                ce.backward_into(matrix(), &saved, Default::default(), out)
-            });
-        });
-        group.bench_function(id("logits_ce backward in place"), |b| {
-            b.iter(|| {
-                let out = ArrayMut::new(&mut out[..], &dims).expect("the slice has the shape");
-                ce.backward_in_place(out, &saved, Default::default())
-            });
-        });
-        let saved = policy.forward(matrix()).expect("the shapes agree");
-        group.bench_function(id("grpo backward"), |b| {
-            b.iter(|| {
-                let out = ArrayMut::new(&mut out[..], &dims).expect("the slice has the shape");
-                policy.backward_into(matrix(), &saved, Default::default(), out)
-            });
-        });
-    }
-    group.finish();
-}
-
-/// Adds up memory, whatever it holds.
-fn read<T: Copy>(simd: Simd, data: &[T])
-where
-    for<'a> &'a [T]: Into<Data<'a>>,
-{
-    match data.into() {
-        Data::F32(data) => {
-            black_box(simd.sum(data));
+            let out = bytemuck::cast_slice_mut(&mut out[..whole]);
+            time("copy", 2, &mut || bandwidth::copy(out, logits, threads));
+            time("update", 2, &mut || bandwidth::update(out, threads));
         }
-        Data::Bf16(data) => {
-            let words: &[f32] = bytemuck::cast_slice(data);
-            black_box(simd.sum(words));
+        for op in Op::ALL {
+            time(&format!("{} forward", op.name()), 1, &mut || {
+                problem.forward(op, cpu());
+            });
         }
-        Data::I32(_) => unreachable!("logits are real"),
+        for (op, saved) in Op::ALL.iter().zip(&saved) {
+            time(&format!("{} backward", op.name()), 2, &mut || {
+                problem.backward(saved, cpu(), To::Given(&mut out));
+            });
+        }
+        for (op, saved) in Op::ALL.iter().zip(&saved) {
+            let kept = problem.logits.clone();
+            time(&format!("{} in place", op.name()), 2, &mut || {
+                problem.backward(saved, cpu(), To::Logits);
+            });
+            problem.logits = kept;
+        }
+    }
+    let rate = |row: &Timed| row.bytes as f64 / median(row.seconds.clone()) / 1e9;
+    let best = |name: &str| {
+        let rates = rows.iter().filter(|row| row.name == name).map(rate);
+        rates.fold(0.0, f64::max)
+    };
+    let [read, copy, update] = ["read", "copy", "update"].map(best);
+    println!("{tokens} x {vocab} {name}, {threads} thread(s), medians of {rounds}, GB/s:");
+    println!("    read {read:.1}, copy {copy:.1}, read and write again {update:.1}");
+    for row in &rows[4..] {
+        let of = match row.name.rsplit(' ').next() {
+            Some("forward") => read,
+            Some("backward") => copy,
+            _ => update,
+        };
+        println!(
+            "    {:20} {:6.1}   {:.2}",
+            row.name,
+            rate(row),
+            rate(row) / of
+        );
     }
 }
 
-fn bench(criterion: &mut Criterion) {
-    let wide = values();
-    bench_type(criterion, "f32", &wide);
-    let narrow: Vec<bf16> = wide.iter().map(|&x| bf16::from_f32(x)).collect();
-    drop(wide);
-    bench_type(criterion, "bf16", &narrow);
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    let sizes: Vec<usize> = (arguments.by_ref())
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    // As a test each runs once, on little.
+    let (tokens, vocab, rounds) = match (is_bench, &sizes[..]) {
+        (false, _) => (16, 1000, 1),
+        (true, [tokens, vocab, ..]) => (*tokens, *vocab, 7),
+        (true, _) => (1024, 151_936, 7),
+    };
+    for threads in [1, 2] {
+        measure::<f32>("f32", tokens, vocab, threads, rounds);
+        measure::<bf16>("bf16", tokens, vocab, threads, rounds);
+    }
 }
-
-criterion_group!(benches, bench);
-criterion_main!(benches);

@@ -34,6 +34,7 @@ cfg_if! {
     }
 }
 
+pub use memory::prefer_large_pages;
 pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
 pub(crate) use pack::{Extents, Pack, PanelFormat};
