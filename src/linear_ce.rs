@@ -6,6 +6,7 @@ use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{self as kernel, HeadError, Options, Reduction, Schedule};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
+use tilecast_cpu::simd::prefer_large_pages;
 use tilecast_cpu::{Cpu, CpuError};
 
 /// A borrowed matrix, f32 or bf16, of any strides.
@@ -170,8 +171,16 @@ pub enum Gradient {
 impl Gradient {
     pub(crate) fn zeros(dtype: DType, len: usize) -> Self {
         match dtype {
-            DType::Bf16 => Self::Bf16(vec![bf16::ZERO; len]),
-            _ => Self::F32(vec![0.0; len]),
+            DType::Bf16 => {
+                let mut data = vec![bf16::ZERO; len];
+                prefer_large_pages(&mut data);
+                Self::Bf16(data)
+            }
+            _ => {
+                let mut data = vec![0.0; len];
+                prefer_large_pages(&mut data);
+                Self::F32(data)
+            }
         }
     }
 
