@@ -50,6 +50,10 @@ pub(super) fn exp<V: Vector>(isa: V::Isa, x: V) -> V {
 ///
 /// `factor x = n + r` with integral `n` and `|r| <= ½`; `n` is read off the bits of the sum that rounds it.
 #[inline(always)]
+#[expect(
+    clippy::approx_constant,
+    reason = "a coefficient of the fit, one bit off ln 2"
+)]
 pub(super) fn exp2<V: Vector>(isa: V::Isa, x: V, factor: V) -> (V, V) {
     let c = |value| V::splat(isa, value);
     let biased = x.mul_add(factor, c(ROUND_TO_INTEGER + 127.0));
