@@ -14,14 +14,13 @@ runs once on a small problem and says nothing about times. Exit code 1 if result
 
 import argparse
 import math
-import statistics
-import subprocess
 import sys
-import time
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from turns import HEADER, Peer, in_turn, timed
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # bf16 eager rounds every intermediate.
@@ -64,13 +63,10 @@ def run(function, what, given):
     """Seconds, and the number to check."""
     logits = given[0]
     logits.grad = None
-    start = time.perf_counter()
     if what == "forward":
         with torch.no_grad():
-            check = function(*given).item()
-        return time.perf_counter() - start, check
-    function(*given).backward()
-    seconds = time.perf_counter() - start
+            return timed(lambda: function(*given).item())
+    seconds, _ = timed(lambda: function(*given).backward())
     return seconds, logits.grad[0].float().abs().sum().item()
 
 
@@ -97,45 +93,22 @@ def compare(binary, tokens, vocab, dtype, threads, rounds):
     """Prints the table of one problem; how many results agreed and how many did not."""
     torch.set_num_threads(threads)
     given = inputs(tokens, vocab, DTYPES[dtype])
-    command = [binary, str(tokens), str(vocab), dtype, str(threads)]
-    peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ours(op, what):
-        peer.stdin.write(f"{op} {what}\n")
-        peer.stdin.flush()
-        seconds, check = peer.stdout.readline().split()
-        return float(seconds), float(check)
-
     print(f"{tokens} x {vocab} {dtype}, {threads} thread(s), medians of {rounds}")
-    print(f"{'':20} {'ours ms':>9} {'eager ms':>9} {'compiled':>9}   {'eager/ours':>10} {'compiled/ours':>13}")
+    print(HEADER)
     counts = [0, 0]
-    for op, function in OPS.items():
-        compiled = torch.compile(function)
-        for whats in (("forward",), ("both", "given")):
-            runs = {what: (lambda what=what: ours(op, what)) for what in whats}
-            runs["eager"] = lambda: run(function, whats[0], given)
-            runs["compiled"] = lambda: run(compiled, whats[0], given)
-            # Warm: memory is touched, code compiled.
-            checks = {name: body()[1] for name, body in runs.items()}
-            seconds = {name: [] for name in runs}
-            for _ in range(rounds):
-                for name, body in runs.items():
-                    seconds[name].append(body()[0])
-            times = {name: statistics.median(values) for name, values in seconds.items()}
-            for what in whats:
-                eager, peer_compiled = times["eager"], times["compiled"]
-                print(
-                    f"{op:10} {what:9} {times[what] * 1e3:9.2f} {eager * 1e3:9.2f} {peer_compiled * 1e3:9.2f}"
-                    f"   {eager / times[what]:10.2f} {peer_compiled / times[what]:13.2f}"
+    with Peer(binary, tokens, vocab, dtype, threads) as peer:
+        for op, function in OPS.items():
+            compiled = torch.compile(function)
+            for whats in (("forward",), ("both", "given")):
+                found = in_turn(
+                    op,
+                    {what: (lambda what=what: peer.run(f"{op} {what}")) for what in whats},
+                    lambda: run(function, whats[0], given),
+                    lambda: run(compiled, whats[0], given),
+                    rounds,
+                    TOLERANCE[dtype],
                 )
-                for name in ("eager", "compiled"):
-                    size = max(abs(checks[name]), 1e-3)
-                    agrees = abs(checks[what] - checks[name]) <= TOLERANCE[dtype] * size
-                    counts[not agrees] += 1
-                    if not agrees:
-                        print(f"{op} {what}: ours is {checks[what]}, {name} {checks[name]}")
-    peer.stdin.close()
-    peer.wait()
+                counts = [sum(pair) for pair in zip(counts, found)]
     return counts
 
 

@@ -53,7 +53,7 @@ PLANS = {
     "logits-ce": (LOGITS_PARTS, LOGITS_SHAPES),
     "grpo": (LOGITS_PARTS, LOGITS_SHAPES),
     "entropy": (LOGITS_PARTS, LOGITS_SHAPES),
-    "linear-grpo": (LINEAR_PARTS, [(4096, 1536, 151936), (2048, 1024, 151643)]),
+    "linear-grpo": (LINEAR_PARTS, [(2048, 1024, 151936), (2048, 1024, 151643)]),
     "linear-entropy": (LINEAR_PARTS, [(2048, 1024, 151643)]),
 }
 

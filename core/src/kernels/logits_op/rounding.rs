@@ -19,6 +19,9 @@ use crate::kernels::{entropy, grpo, logits_ce};
 /// `2 exp(-K^2 / 2)` (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis").
 pub const K: f64 = 8.0;
 
+/// The f32 roundoff, the unit of all errors here.
+const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
+
 /// Errors of the outputs of the forward pass, which is `exact`, and of the gradient of the logits, `d_logits`.
 /// The logits are off by `given [B,V]`; empty for those that are exact.
 pub fn errors(op: &LogitsOp, inputs: &Inputs, given: &[f64], exact: &Named) -> Named {
@@ -117,7 +120,10 @@ fn gradient(problem: &Logits, rows: &[Known], row: impl Fn(usize) -> (Row4, i32)
                 false => 0.0,
             };
             let uniform = c.uniform[1] + 4.0 * c.uniform[0].abs();
-            let error = p * (factor * (log_error + 8.0) + factor_error) + one_hot + uniform;
+            // What is not a normal number may be 0.
+            let flushed = factor * p.min(f64::from(f32::MIN_POSITIVE)) / ROUNDOFF;
+            let error =
+                p * (factor * (log_error + 8.0) + factor_error) + flushed + one_hot + uniform;
             errors.push(scale * error);
         }
     }

@@ -1,0 +1,71 @@
+//! Times the fused linear cross-entropy for `tests/python/bench_linear.py`, which times PyTorch between the calls.
+//!
+//! ```text
+//! linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS
+//! ```
+//!
+//! Each line of input is what to run: `forward`, `both` (both passes, the gradients in new memory) or `bf16-delta` (the
+//! same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number to check: the
+//! sum of the losses, or that of the sizes of the first row of `dx`.
+
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+use half::bf16;
+use tilecast::cpu::array::Data;
+use tilecast::{Cotangents, Cpu, DType, Matrix, linear_ce};
+
+/// Repeatable values in -1/8 to 1/8 without pattern.
+fn values(len: usize, seed: u64) -> Vec<f32> {
+    let word = |i: u64| (i + seed).wrapping_mul(2_654_435_761) as u32 >> 8;
+    (0..len as u64)
+        .map(|i| (word(i) as f32 / (1 << 23) as f32 - 1.0) * 0.125)
+        .collect()
+}
+
+fn serve<'a, T>([tokens, hidden, vocab]: [usize; 3], threads: usize, x: &'a [T], w: &'a [T])
+where
+    Data<'a>: From<&'a [T]>,
+{
+    let labels: Vec<i32> = (0..tokens).map(|i| (i * 37 % vocab) as i32).collect();
+    let x = Matrix::new(x, tokens, hidden).expect("B H values");
+    let w = Matrix::new(w, hidden, vocab).expect("H V values");
+    let loss = linear_ce(x, w, &labels).on(Cpu::new().threads(threads));
+    for line in std::io::stdin().lock().lines() {
+        let what = line.expect("input is text");
+        let loss = match what.as_str() {
+            "bf16-delta" => loss.clone().delta_dtype(DType::Bf16),
+            _ => loss.clone(),
+        };
+        let start = Instant::now();
+        let forward = loss.forward().expect("a valid problem");
+        let check: f32 = match what.as_str() {
+            "forward" => forward.loss.iter().sum(),
+            _ => {
+                let gradients = loss.backward(&forward.lse, Cotangents::ones());
+                let dx = gradients.expect("a valid problem").dx.to_f32();
+                dx[..hidden].iter().map(|x| x.abs()).sum()
+            }
+        };
+        println!("{} {check}", start.elapsed().as_secs_f64());
+        std::io::stdout().flush().expect("somebody listens");
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [tokens, hidden, vocab, dtype, threads] = &arguments[..] else {
+        panic!("usage: linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS");
+    };
+    let number = |text: &String| text.parse().expect("a number");
+    let shape = [tokens, hidden, vocab].map(number);
+    let [tokens, hidden, vocab] = shape;
+    let (x, w) = (values(tokens * hidden, 1), values(hidden * vocab, 2));
+    match dtype.as_str() {
+        "bf16" => {
+            let [x, w] = [x, w].map(|all| all.into_iter().map(bf16::from_f32).collect::<Vec<_>>());
+            serve(shape, number(threads), &x[..], &w[..]);
+        }
+        _ => serve(shape, number(threads), &x[..], &w[..]),
+    }
+}
