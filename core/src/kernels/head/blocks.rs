@@ -186,6 +186,10 @@ pub struct Cache {
 
 /// Rows of a block on a CPU, at most: from here on packing a column block is a thousandth of the work it serves.
 const MOST_ROWS: usize = 1024;
+/// Rows and columns of a block of the backward pass on a CPU, at most. Columns are the depth of `dx`, whose sums pass through
+/// memory once per block of them; with as many columns fewer rows keep a block of delta in the cache.
+const BACKWARD_ROWS: usize = 512;
+const BACKWARD_COLUMNS: usize = 512;
 /// Rows of logits that are reduced at once on a CPU.
 const ROWS_PER_SUB_TILE: usize = 256;
 
@@ -202,24 +206,28 @@ impl Schedule {
         let words = |bytes: usize| bytes / 4;
         let h = head.hidden;
         let rows = head.tokens.div_ceil(cache.threads);
-        let most_rows = (words(cache.panel_bytes) / h).min(MOST_ROWS);
-        let b = even(rows, most_rows, cache.row_multiple);
-        let most_columns = words(cache.bytes / 2) / b.max(h);
-        let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
-        let v = even(
-            head.vocab,
-            most_columns.max(cache.column_multiple),
-            cache.column_multiple,
-        );
-        let blocks = Blocks { b, h, v };
-        let row_bytes = blocks.whole(head)[0] * head.delta_dtype().size_bytes();
+        let block = |most_rows: usize, most_columns: usize| {
+            let most_rows = most_rows.min(words(cache.panel_bytes) / h);
+            let b = even(rows, most_rows, cache.row_multiple);
+            let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
+            let most_columns = most_columns.max(cache.column_multiple);
+            let v = even(head.vocab, most_columns, cache.column_multiple);
+            Blocks { b, h, v }
+        };
+        let in_cache = |b: usize| words(cache.bytes / 2) / b.max(h);
+        let forward = block(MOST_ROWS, in_cache(rows.min(MOST_ROWS)));
+        let most_columns = in_cache(h)
+            .max(words(cache.panel_bytes) / h)
+            .min(BACKWARD_COLUMNS);
+        let backward = block(BACKWARD_ROWS, most_columns);
+        let row_bytes = backward.whole(head)[0] * head.delta_dtype().size_bytes();
         Self {
-            forward: blocks,
-            backward: blocks,
+            forward,
+            backward,
             strategy: Strategy::Streaming,
-            chunk_columns: (cache.chunk_bytes / row_bytes).max(v),
+            chunk_columns: (cache.chunk_bytes / row_bytes).max(backward.v),
             cores: cache.threads,
-            rows_per_sub_tile: even(b, ROWS_PER_SUB_TILE, cache.row_multiple),
+            rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
         }
     }
 }
