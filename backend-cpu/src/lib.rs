@@ -44,8 +44,7 @@ pub struct Cpu {
     threads: usize,
     poison: bool,
     arithmetic: Option<Arithmetic>,
-    /// Whether [`Arithmetic::Split`] is exact enough for what runs.
-    may_split: bool,
+    split_products: bool,
 }
 
 impl Default for Cpu {
@@ -62,7 +61,7 @@ impl Cpu {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             poison: cfg!(debug_assertions),
             arithmetic: None,
-            may_split: true,
+            split_products: false,
         }
     }
 
@@ -84,17 +83,26 @@ impl Cpu {
         Self { poison, ..self }
     }
 
-    /// With bf16 operands multiplied in this arithmetic where the operands and the instruction set allow it
-    /// ([`Bf16`](Arithmetic::Bf16) stands for [`Split`](Arithmetic::Split) where one operand is f32); otherwise in the
-    /// faster one on this machine, found by a short measurement. A program that puts out an f32 matrix never splits.
+    /// With this arithmetic for products of two bf16 operands, where the instruction set has it;
+    /// otherwise the faster one on this machine, found by a short measurement.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         let arithmetic = Some(arithmetic);
         Self { arithmetic, ..self }
     }
 
+    /// With an f32 operand beside a bf16 one, as delta is by default, split into two bf16 parts where that is faster
+    /// ([`Arithmetic::Split`]): off by 2^-16 of each term, which shows in an entry whose terms cancel, and an infinite bf16
+    /// operand gives NaN. Without it such products are f32.
+    pub fn split_products(self, split_products: bool) -> Self {
+        Self {
+            split_products,
+            ..self
+        }
+    }
+
     /// How products of operands of these types are computed.
     pub(crate) fn arithmetic_for(&self, left_is_bf16: bool, right_is_bf16: bool) -> Arithmetic {
-        if left_is_bf16 != right_is_bf16 && !self.may_split {
+        if left_is_bf16 != right_is_bf16 && !self.split_products {
             return Arithmetic::F32;
         }
         match self.arithmetic {

@@ -69,19 +69,7 @@ pub(crate) fn run<K: Kernel + Sync>(
         }
         arrays.push(bound);
     }
-    let may_split = rounds_matrices(program);
-    let cpu = &Cpu {
-        may_split,
-        ..cpu.clone()
-    };
     steps(cpu, program.steps(), &mut arrays, 0)
-}
-
-/// Whether all matrices that a program puts out are bf16: their rounding, 2^-9, hides that of split products, 2^-16.
-fn rounds_matrices<K: Kernel>(program: &Program<K>) -> bool {
-    let put_out = |role: Role| matches!(role, Role::Output | Role::InPlace);
-    let mut matrices = (program.arrays().iter()).filter(|a| put_out(a.role) && a.dims.len() > 1);
-    matrices.all(|array| array.dtype == DType::Bf16)
 }
 
 /// Pages that nothing touches are never made resident.
