@@ -19,10 +19,11 @@
 //! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where both operands are `bf16`
 //! and the machine multiplies such pairs.
 
+use bytemuck::Zeroable;
 use thiserror::Error;
 
 pub use crate::simd::{Arithmetic, Values};
-use crate::simd::{Extents, Pack, PanelFormat, Simd, Strip};
+use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Strip};
 
 /// Why an operand or a product was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -332,11 +333,6 @@ const DEPTH_WORDS: usize = 512;
 /// Words of a block of left panels: 512 KiB, half of the smallest L2 of the machines that reach these rates.
 const LHS_BLOCK_WORDS: usize = 128 * 1024;
 
-/// A cache line: panels start at one, so that no vector load crosses two.
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u32; 16]);
-
 /// A packed operand: panels of lanes (rows of the left one, columns of the right one), depth-major.
 #[derive(Debug, Clone)]
 struct Panels {
@@ -396,7 +392,8 @@ impl Panels {
         self.depth = extents.depth;
         let words = self.lanes.next_multiple_of(format.width) * self.depth_words();
         // Every word is overwritten: only growth costs an initialisation.
-        self.lines.resize(words.div_ceil(16), Line([0; 16]));
+        let lines = (words * size_of::<u32>()).div_ceil(Line::BYTES);
+        self.lines.resize(lines, Line::zeroed());
         simd.run(Pack {
             values: source.values,
             extents,

@@ -36,23 +36,10 @@ pub(super) fn is_available() -> bool {
 /// (<https://docs.kernel.org/arch/x86/xstate.html>). Once asked, it holds for all threads.
 #[cfg(target_os = "linux")]
 fn request_permission() -> bool {
-    const ARCH_PRCTL: u64 = 158;
-    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
-    const XTILEDATA: u64 = 18;
-    let mut result = ARCH_PRCTL;
-    // SAFETY: the system call takes two numbers and touches no memory of ours; the kernel clobbers rcx and r11.
-    unsafe {
-        asm!(
-            "syscall",
-            inout("rax") result,
-            in("rdi") ARCH_REQ_XCOMP_PERM,
-            in("rsi") XTILEDATA,
-            out("rcx") _,
-            out("r11") _,
-            options(nostack),
-        );
-    }
-    result == 0
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XTILEDATA: libc::c_long = 18;
+    // SAFETY: the system call takes two numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0 }
 }
 
 /// Other systems are not asked.

@@ -252,13 +252,6 @@ impl Vector for F32x8 {
     fn transpose(isa: Avx2, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize) {
         transpose(isa, rows, to, stride);
     }
-
-    #[inline(always)]
-    fn prefetch<T>(_: Avx2, from: &[T], ahead: usize) {
-        let line = from.as_ptr().wrapping_add(ahead);
-        // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-    }
 }
 
 /// [`Vector::transpose`]. Row `i` and row `i + 4` are loaded as the two halves of one register, so that what is left

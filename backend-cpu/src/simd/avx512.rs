@@ -264,11 +264,4 @@ impl Vector for F32x16 {
     fn transpose(isa: Avx512, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize) {
         avx2::transpose(isa.0, rows, to, stride);
     }
-
-    #[inline(always)]
-    fn prefetch<T>(_: Avx512, from: &[T], ahead: usize) {
-        let line = from.as_ptr().wrapping_add(ahead);
-        // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-    }
 }

@@ -12,13 +12,13 @@
 use bytemuck::{Pod, Zeroable};
 use cfg_if::cfg_if;
 
-/// A cache line, which a streaming store fills as a whole.
-#[derive(Clone, Copy, Pod, Zeroable)]
+/// A cache line. A streaming store fills one as a whole; panels start at one, so that no vector load crosses two.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Line([u8; Line::BYTES]);
+pub(crate) struct Line([u8; Line::BYTES]);
 
 impl Line {
-    pub(super) const BYTES: usize = 64;
+    pub(crate) const BYTES: usize = 64;
 
     /// The line as numbers.
     #[inline(always)]
@@ -68,11 +68,6 @@ pub fn prefer_large_pages<T>(memory: &mut [T]) {
     }
     cfg_if! {
         if #[cfg(target_os = "linux")] {
-            use std::ffi::{c_int, c_void};
-            unsafe extern "C" {
-                fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
-            }
-            const HUGE_PAGE: c_int = 14;
             // Beyond the size of a page on any machine.
             const PAGE: usize = 64 << 10;
             let range = memory.as_mut_ptr_range();
@@ -81,23 +76,35 @@ pub fn prefer_large_pages<T>(memory: &mut [T]) {
             let start = range.start.with_addr(start);
             // SAFETY: the pages lie within memory that is borrowed here, and the advice changes nothing that it holds. A
             // refusal changes nothing at all.
-            unsafe { madvise(start.cast(), bytes, HUGE_PAGE) };
+            unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
         }
     }
 }
 
-/// Asks for the cache line that lies so many bytes after the start of `from`, which may be beyond its end, to be brought
-/// into the second level: more lines can be under way there than to the first.
+/// A level of the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cache {
+    Level1,
+    /// More lines can be under way to it at once.
+    Level2,
+}
+
+/// Asks for the cache line that lies so many bytes after the start of `from`, which may be beyond its end. A hint.
 #[inline(always)]
-pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize) {
+pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     cfg_if! {
         if #[cfg(target_arch = "x86_64")] {
-            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-            let line = from.as_ptr().wrapping_byte_add(ahead_bytes);
+            use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+            let line = from.as_ptr().wrapping_byte_add(ahead_bytes).cast();
             // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+            unsafe {
+                match to {
+                    Cache::Level1 => _mm_prefetch::<_MM_HINT_T0>(line),
+                    Cache::Level2 => _mm_prefetch::<_MM_HINT_T1>(line),
+                }
+            }
         } else {
-            let _ = (from, ahead_bytes);
+            let _ = (from, ahead_bytes, to);
         }
     }
 }

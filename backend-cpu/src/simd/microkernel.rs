@@ -8,6 +8,7 @@
 //! The packed operands are panels of 32-bit words (see [`pack`](super::pack)). A word is one `f32`, or two
 //! consecutive depths of `bf16`; the loops move words and only [`Product`] knows which.
 
+use super::memory::{Cache, prefetch};
 use super::vector::Vector;
 
 /// Multiplies two registers of words into a register of sums.
@@ -84,7 +85,8 @@ fn tiles<V, P, const ROWS: usize, const VECTORS: usize>(
         if rows == ROWS && strip.columns == VECTORS * V::LANES {
             for row in 0..ROWS {
                 for j in 0..VECTORS {
-                    V::prefetch(isa, out, row * strip.row_stride + j * V::LANES);
+                    let ahead = row * strip.row_stride + j * V::LANES;
+                    prefetch(out, ahead * size_of::<f32>(), Cache::Level1);
                 }
             }
             let sums = tile::<V, P, ROWS, VECTORS>(isa, product, lhs, strip.rhs, panel_columns);

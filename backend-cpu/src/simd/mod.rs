@@ -34,6 +34,7 @@ cfg_if! {
     }
 }
 
+pub(crate) use memory::Line;
 pub use memory::prefer_large_pages;
 pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
@@ -291,9 +292,9 @@ impl Simd {
 
 /// The matrix product's instruction-set side; [`gemm`](crate::gemm) is the side to call.
 impl Simd {
-    /// The fastest arithmetic for a product of operands stored in these types that loses nothing `f32` sums would show:
-    /// [`Bf16`](Arithmetic::Bf16) if both are `bf16`, [`Split`](Arithmetic::Split) if one is, where this machine
-    /// multiplies pairs so much faster than the same numbers widened to `f32` that it pays; `f32` otherwise.
+    /// The fastest arithmetic for a product of operands stored in these types: [`Bf16`](Arithmetic::Bf16) if both are
+    /// `bf16`, [`Split`](Arithmetic::Split), which is not as exact as `f32`, if one is, where this machine multiplies
+    /// pairs so much faster than the same numbers widened to `f32` that it pays; `f32` otherwise.
     ///
     /// Having the instruction does not say that. One `vdpbf16ps` does the work of two `f32` multiply-adds; by
     /// [`fma_peak`], Zen 4 issues it as often as one of those, but an Intel Xeon with AMX a quarter as often, so that

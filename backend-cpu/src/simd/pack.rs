@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use half::bf16;
 
+use super::memory::{Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
 
 /// Values of an operand as stored.
@@ -163,14 +164,38 @@ const TRANSPOSED: usize = 8;
 
 /// How elements become words.
 trait Word {
-    type Element: Copy;
+    type Element: Number;
     /// Consecutive depths in a word.
     const DEPTHS: usize;
     /// A word of two consecutive depths, of which the second counts only if `DEPTHS` is two.
     fn join(first: Self::Element, second: Self::Element) -> u32;
     /// The first eight words of a run along the depth.
-    fn eight(run: &[Self::Element]) -> [u32; TRANSPOSED];
-    fn from_f32(value: f32) -> Self::Element;
+    #[inline(always)]
+    fn eight(run: &[Self::Element]) -> [u32; TRANSPOSED] {
+        let mut words = [0; TRANSPOSED];
+        let run = run[..TRANSPOSED * Self::DEPTHS].chunks_exact(Self::DEPTHS);
+        for (word, depths) in words.iter_mut().zip(run) {
+            *word = Self::join(depths[0], depths[Self::DEPTHS - 1]);
+        }
+        words
+    }
+}
+
+/// An element of an operand.
+trait Number: Copy {
+    fn from_f32(value: f32) -> Self;
+}
+
+impl Number for f32 {
+    fn from_f32(value: f32) -> Self {
+        value
+    }
+}
+
+impl Number for bf16 {
+    fn from_f32(value: f32) -> Self {
+        Self::from_f32(value)
+    }
 }
 
 /// An `f32` is a word.
@@ -184,15 +209,6 @@ impl Word for Single {
     fn join(first: f32, _: f32) -> u32 {
         first.to_bits()
     }
-
-    #[inline(always)]
-    fn eight(run: &[f32]) -> [u32; TRANSPOSED] {
-        bytemuck::cast(*run.first_chunk::<8>().expect("eight words"))
-    }
-
-    fn from_f32(value: f32) -> f32 {
-        value
-    }
 }
 
 /// A `bf16` is the high half of an `f32` word.
@@ -205,19 +221,6 @@ impl Word for Widened {
     #[inline(always)]
     fn join(first: bf16, _: bf16) -> u32 {
         u32::from(first.to_bits()) << 16
-    }
-
-    #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
-        let mut words = [0; TRANSPOSED];
-        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
-            *word = Self::join(x, x);
-        }
-        words
-    }
-
-    fn from_f32(value: f32) -> bf16 {
-        bf16::from_f32(value)
     }
 }
 
@@ -242,19 +245,6 @@ impl Word for HighAndLow {
         let low = low.wrapping_add(0x7fff + odd) >> 16;
         (high >> 16 | if is_nan { 0x40 } else { 0 }) | if is_finite { low << 16 } else { 0 }
     }
-
-    #[inline(always)]
-    fn eight(run: &[f32]) -> [u32; TRANSPOSED] {
-        let mut words = [0; TRANSPOSED];
-        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
-            *word = Self::join(x, x);
-        }
-        words
-    }
-
-    fn from_f32(value: f32) -> f32 {
-        value
-    }
 }
 
 /// A `bf16` as both halves of a word.
@@ -267,19 +257,6 @@ impl Word for Twice {
     #[inline(always)]
     fn join(first: bf16, _: bf16) -> u32 {
         u32::from(first.to_bits()) * 0x0001_0001
-    }
-
-    #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
-        let mut words = [0; TRANSPOSED];
-        for (word, &x) in words.iter_mut().zip(&run[..TRANSPOSED]) {
-            *word = Self::join(x, x);
-        }
-        words
-    }
-
-    fn from_f32(value: f32) -> bf16 {
-        bf16::from_f32(value)
     }
 }
 
@@ -302,10 +279,6 @@ impl Word for Pairs {
             bytemuck::cast(*run.first_chunk::<16>().expect("eight words"));
         words.map(u32::from_le)
     }
-
-    fn from_f32(value: f32) -> bf16 {
-        bf16::from_f32(value)
-    }
 }
 
 /// An operand whose elements become words in the manner of `W`.
@@ -321,8 +294,8 @@ impl<'a, W: Word> View<'a, W> {
         Self {
             values,
             extents,
-            fill: W::from_f32(extents.fill),
-            zero: W::from_f32(0.0),
+            fill: W::Element::from_f32(extents.fill),
+            zero: W::Element::from_f32(0.0),
         }
     }
 
@@ -357,7 +330,7 @@ impl<'a, W: Word> View<'a, W> {
         // The stored part is moved in bulk; what of it and of the padding remains, word by word.
         let words = e.valid_depth / W::DEPTHS;
         let words = if e.lane_stride == 1 && format.run == 1 {
-            self.copy_lanes::<V>(isa, words, panels, format, panel_words);
+            self.copy_lanes(words, panels, format, panel_words);
             words
         } else if e.lane_stride == 1 || e.depth_stride == 1 {
             words / TRANSPOSED * TRANSPOSED
@@ -412,9 +385,8 @@ impl<'a, W: Word> View<'a, W> {
     /// All panels take their part of a depth before the next is touched: the depths of a large matrix lie in different
     /// pages, and one page at a time is what address translation and the prefetchers of a core are made for.
     #[inline(always)]
-    fn copy_lanes<V: Vector>(
+    fn copy_lanes(
         &self,
-        isa: V::Isa,
         words: usize,
         panels: &mut [u32],
         format: PanelFormat,
@@ -425,14 +397,14 @@ impl<'a, W: Word> View<'a, W> {
             return;
         }
         let ahead = self.extents.depth_stride * W::DEPTHS * WORDS_AHEAD;
-        let line = 64 / size_of::<W::Element>();
+        let ahead_bytes = ahead * size_of::<W::Element>();
         for t in 0..words {
             let low = self.lanes_at(&lanes, t * W::DEPTHS);
             let high = self.lanes_at(&lanes, t * W::DEPTHS + W::DEPTHS - 1);
-            for of_line in (0..lanes.len()).step_by(line) {
-                V::prefetch(isa, low, ahead + of_line);
+            for line in (0..size_of_val(low)).step_by(Line::BYTES) {
+                prefetch(low, ahead_bytes + line, Cache::Level1);
                 if W::DEPTHS > 1 {
-                    V::prefetch(isa, high, ahead + of_line);
+                    prefetch(high, ahead_bytes + line, Cache::Level1);
                 }
             }
             let parts = low.chunks(format.width).zip(high.chunks(format.width));

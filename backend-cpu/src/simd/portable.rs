@@ -213,7 +213,4 @@ impl Vector for F32x8 {
             }
         }
     }
-
-    #[inline(always)]
-    fn prefetch<T>((): (), _from: &[T], _ahead: usize) {}
 }

@@ -10,7 +10,7 @@ use half::bf16;
 
 use super::Values;
 use super::math;
-use super::memory::{self, Line};
+use super::memory::{self, Cache, Line, prefetch};
 use super::slices::{MOST_LANES, Map};
 use super::vector::{Kernel, Vector};
 
@@ -140,7 +140,7 @@ impl<V: Vector> Running<V> {
         let mut four = [self.max; 4];
         for (i, vector) in four.iter_mut().enumerate() {
             let x = &x[i * apart..];
-            memory::prefetch(x, AHEAD_BYTES);
+            prefetch(x, AHEAD_BYTES, Cache::Level2);
             *vector = T::load::<V>(isa, x);
         }
         // A NaN may hide what is larger in its lane: its sum is NaN whatever else is in it.
@@ -319,7 +319,7 @@ fn map_four<V: Vector, O: Element, T: Element, M: Map>(
     let mut vectors = [V::splat(isa, 0.0); 4];
     for (i, vector) in vectors.iter_mut().enumerate() {
         let x = &x[i * V::LANES..];
-        memory::prefetch(x, FAR_AHEAD_BYTES);
+        prefetch(x, FAR_AHEAD_BYTES, Cache::Level2);
         *vector = map.apply(isa, T::load::<V>(isa, x));
     }
     for (i, vector) in vectors.into_iter().enumerate() {
@@ -361,7 +361,7 @@ fn map_line<V: Vector, O: Element, T: Element, M: Map>(
     let mut results = Line::zeroed();
     let vectors = results.as_mut::<O>().chunks_exact_mut(V::LANES);
     for (out, x) in vectors.zip(x.chunks_exact(V::LANES)) {
-        memory::prefetch(x, AHEAD_BYTES);
+        prefetch(x, AHEAD_BYTES, Cache::Level2);
         O::store(map.apply(isa, T::load::<V>(isa, x)), out);
     }
     out.stream(&results);

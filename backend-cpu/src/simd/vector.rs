@@ -77,9 +77,6 @@ pub(crate) trait Vector: Copy {
     /// Writes the transpose of `rows` to eight rows of `to`, which start `stride` apart. Words are moved, not read as
     /// numbers. Panics if `to` ends before the last of them.
     fn transpose(isa: Self::Isa, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize);
-    /// Asks for the cache line that lies `ahead` values after the start of `from`, which may be beyond its end. A hint:
-    /// it does nothing where there is none.
-    fn prefetch<T>(isa: Self::Isa, from: &[T], ahead: usize);
 }
 
 /// An algorithm with its operands, ready to run on any vector type.
