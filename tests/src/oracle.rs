@@ -18,6 +18,7 @@
 use tilecast::{DType, Reduction};
 use tilecast_core::kernels::head::reference::Gradients;
 use tilecast_core::kernels::linear_ce::reference;
+use tilecast_core::kernels::linear_op::rounding::Carried;
 
 use crate::backend::Outputs;
 use crate::case::{Case, Data, widen};
@@ -53,34 +54,6 @@ enum Factor {
     RandomSigns,
     /// Nothing: they may all point the same way.
     One,
-}
-
-/// Of a product with delta.
-#[derive(Clone, Debug)]
-struct Carried {
-    /// Sum of the errors of delta times the other factor.
-    error: Vec<f64>,
-    /// Sum of the magnitudes of the summands.
-    magnitude: Vec<f64>,
-    /// Sum of their squares.
-    square: Vec<f64>,
-}
-
-impl Carried {
-    fn zero(len: usize) -> Self {
-        let zero = || vec![0.0; len];
-        Self {
-            error: zero(),
-            magnitude: zero(),
-            square: zero(),
-        }
-    }
-
-    fn add(&mut self, i: usize, delta: f64, error: f64, factor: f64) {
-        self.error[i] += error * factor.abs();
-        self.magnitude[i] += (delta * factor).abs();
-        self.square[i] += (delta * factor) * (delta * factor);
-    }
 }
 
 impl Oracle {
@@ -175,9 +148,9 @@ impl Errors {
         let mut errors = Self {
             loss: Vec::new(),
             lse: Vec::new(),
-            dx: Carried::zero(b * h),
-            dw: Carried::zero(h * v),
-            dbias: Carried::zero(if options.bias { v } else { 0 }),
+            dx: Carried::new(b * h),
+            dw: Carried::new(h * v),
+            dbias: Carried::new(if options.bias { v } else { 0 }),
         };
         for (i, share) in shares(case, inputs).into_iter().enumerate() {
             let Logits { z, error, slope } = Logits::new(case, inputs, i);

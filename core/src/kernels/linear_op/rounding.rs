@@ -84,18 +84,20 @@ fn logit_errors(head: &Head, inputs: &Inputs, z: &[f64]) -> Vec<f64> {
     z.iter().enumerate().map(error).collect()
 }
 
-/// Of a product with delta.
-struct Carried {
+/// What a product with delta carries of the errors of delta, for each of its elements.
+#[derive(Clone, Debug)]
+pub struct Carried {
     /// Sum of the errors of delta times the other factor.
-    error: Vec<f64>,
+    pub error: Vec<f64>,
     /// Sum of the magnitudes of the summands.
-    magnitude: Vec<f64>,
+    pub magnitude: Vec<f64>,
     /// Sum of their squares.
-    square: Vec<f64>,
+    pub square: Vec<f64>,
 }
 
 impl Carried {
-    fn new(len: usize) -> Self {
+    /// That of so many elements, without summands.
+    pub fn new(len: usize) -> Self {
         let zero = || vec![0.0; len];
         Self {
             error: zero(),
@@ -104,7 +106,8 @@ impl Carried {
         }
     }
 
-    fn add(&mut self, i: usize, delta: f64, error: f64, factor: f64) {
+    /// Adds the summand `delta * factor` to element `i`; delta is off by `error`.
+    pub fn add(&mut self, i: usize, delta: f64, error: f64, factor: f64) {
         self.error[i] += error * factor.abs();
         self.magnitude[i] += (delta * factor).abs();
         self.square[i] += (delta * factor) * (delta * factor);
