@@ -8,7 +8,7 @@ use tilecast_cpu::array::ArrayRef;
 
 use crate::head::{Head, head_forms};
 use crate::linear_ce::{Error, Matrix, vector};
-use crate::logits::{Place, Setting, backward_forms, common_options, or_filled, shape};
+use crate::logits::{Setting, backward_forms, common_options, or_filled, shape};
 
 /// Entropy of the softmax of logits `[B,V]`, per token. Chain options, then call
 /// [`Entropy::forward`] and [`Entropy::backward`].
@@ -65,19 +65,6 @@ impl Entropy {
 
     backward_forms!(Cotangents);
     head_forms!(Cotangents);
-
-    fn backward_at(
-        &self,
-        place: Place<'_>,
-        forward: &Forward,
-        cotangents: Cotangents<'_>,
-    ) -> Result<(), Error> {
-        let problem = self.problem(&place.logits(), place.in_place())?;
-        let cotangents = self.filled(cotangents, problem.logits().tokens());
-        let inputs = self.backward_inputs(forward, &cotangents)?;
-        let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
-        self.setting.backward(&program, place, inputs)
-    }
 
     /// Names and lengths of the outputs.
     fn outputs(&self, b: usize) -> [(&'static str, usize); 2] {

@@ -8,7 +8,7 @@ use tilecast_cpu::array::ArrayRef;
 
 use crate::head::{Head, head_forms};
 use crate::linear_ce::{Error, Matrix, vector};
-use crate::logits::{Place, Setting, backward_forms, common_options, or_filled, shape};
+use crate::logits::{Setting, backward_forms, common_options, or_filled, shape};
 
 /// The policy loss of logits `[B,V]` for the sampled tokens `labels [B]` with their `advantage [B]`.
 /// Chain options, then call [`Grpo::forward`] and [`Grpo::backward`].
@@ -174,19 +174,6 @@ impl<'a> Grpo<'a> {
 
     backward_forms!(Cotangents);
     head_forms!(Cotangents);
-
-    fn backward_at(
-        &self,
-        place: Place<'_>,
-        forward: &Forward,
-        cotangents: Cotangents<'_>,
-    ) -> Result<(), Error> {
-        let problem = self.problem(&place.logits(), place.in_place())?;
-        let cotangents = self.filled(cotangents, problem.logits().tokens());
-        let inputs = self.backward_inputs(forward, &cotangents)?;
-        let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
-        self.setting.backward(&program, place, inputs)
-    }
 
     /// Names and lengths of the outputs.
     fn outputs(&self, b: usize) -> [(&'static str, usize); 6] {

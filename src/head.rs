@@ -5,9 +5,10 @@ use tilecast_core::kernels::head::{HeadOptions, Schedule};
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_cpu::Cpu;
-use tilecast_cpu::array::{ArrayMut, ArrayRef};
+use tilecast_cpu::array::ArrayRef;
 
 use crate::linear_ce::{Error, GradientsMut, Matrix, vector};
+use crate::logits::run_to_vectors;
 
 /// Hidden states `x [B,H]` and the head `w [H,V]` that makes logits of them. The logits are never stored.
 ///
@@ -98,13 +99,7 @@ impl<'a> Head<'a> {
         outputs: [(&'static str, usize); N],
     ) -> Result<[Vec<f32>; N], Error> {
         let program = self.op(op)?.forward(&self.schedule_for(cpu, op)?)?;
-        let mut results = outputs.map(|(_, len)| vec![0.0; len]);
-        let mut bound = Vec::new();
-        for ((name, len), result) in outputs.iter().zip(&mut results) {
-            bound.push((*name, ArrayMut::new(&mut result[..], &[*len])?));
-        }
-        cpu.run(&program, &self.inputs(inputs)?, bound)?;
-        Ok(results)
+        run_to_vectors(cpu, &program, &self.inputs(inputs)?, outputs)
     }
 
     /// Runs the backward pass.

@@ -9,6 +9,8 @@ use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
 use tilecast_cpu::simd::prefer_large_pages;
 use tilecast_cpu::{Cpu, CpuError};
 
+use crate::logits::{or_filled, run_to_vectors};
+
 /// A borrowed matrix, f32 or bf16, of any strides.
 #[derive(Clone, Debug)]
 pub struct Matrix<'a> {
@@ -349,13 +351,9 @@ impl<'a> LinearCe<'a> {
             Reduction::None => problem.tokens(),
             _ => 1,
         };
-        let (mut loss, mut lse) = (vec![0.0; len], vec![0.0; problem.tokens()]);
         let program = problem.forward(&self.schedule_for(&problem))?;
-        let outputs = vec![
-            ("loss", ArrayMut::new(&mut loss[..], &[len])?),
-            ("lse", ArrayMut::new(&mut lse[..], &[problem.tokens()])?),
-        ];
-        self.cpu.run(&program, &self.inputs()?, outputs)?;
+        let outputs = [("loss", len), ("lse", problem.tokens())];
+        let [loss, lse] = run_to_vectors(&self.cpu, &program, &self.inputs()?, outputs)?;
         Ok(Forward { loss, lse })
     }
 
@@ -383,27 +381,17 @@ impl<'a> LinearCe<'a> {
     ) -> Result<(), Error> {
         let problem = self.problem()?;
         let b = problem.tokens();
-        let (ones, zeros);
-        let d_loss = match cotangents.d_loss {
-            Some(d_loss) => d_loss,
-            None => {
-                let reduced = self.options.reduction != Reduction::None;
-                ones = vec![1.0; if reduced { 1 } else { b }];
-                &ones
-            }
+        let losses = match self.options.reduction {
+            Reduction::None => b,
+            _ => 1,
         };
-        let d_lse = match cotangents.d_lse {
-            Some(d_lse) => d_lse,
-            None => {
-                zeros = vec![0.0; b];
-                &zeros
-            }
-        };
+        let d_loss = or_filled(cotangents.d_loss, 1.0, losses);
+        let d_lse = or_filled(cotangents.d_lse, 0.0, b);
         let mut inputs = self.inputs()?;
         inputs.extend([
             ("lse", vector(lse)?),
-            ("d_loss", vector(d_loss)?),
-            ("d_lse", vector(d_lse)?),
+            ("d_loss", vector(&d_loss)?),
+            ("d_lse", vector(&d_lse)?),
         ]);
         let program = problem.backward(&self.schedule_for(&problem))?;
         self.cpu.run(&program, &inputs, out.outputs()?)?;

@@ -1,7 +1,7 @@
 //! What the calls on given logits share.
 
 use tilecast_core::kernels::softmax::{Logits, Schedule, SoftmaxKernel};
-use tilecast_core::program::Program;
+use tilecast_core::program::{Kernel, Program};
 use tilecast_cpu::Cpu;
 use tilecast_cpu::array::{ArrayMut, ArrayRef};
 
@@ -59,13 +59,7 @@ impl Setting {
         outputs: [(&'static str, usize); N],
     ) -> Result<[Vec<f32>; N], Error> {
         inputs.push(("logits", logits.array.clone()));
-        let mut results = outputs.map(|(_, len)| vec![0.0; len]);
-        let mut bound = Vec::new();
-        for ((name, len), result) in outputs.iter().zip(&mut results) {
-            bound.push((*name, ArrayMut::new(&mut result[..], &[*len])?));
-        }
-        self.cpu.run(program, &inputs, bound)?;
-        Ok(results)
+        run_to_vectors(&self.cpu, program, &inputs, outputs)
     }
 
     /// Runs a backward pass.
@@ -84,6 +78,22 @@ impl Setting {
         };
         Ok(self.cpu.run(program, &inputs, vec![output])?)
     }
+}
+
+/// Runs a program that puts out vectors, of these names and lengths.
+pub(crate) fn run_to_vectors<K: Kernel + Sync, const N: usize>(
+    cpu: &Cpu,
+    program: &Program<K>,
+    inputs: &[(&'static str, ArrayRef<'_>)],
+    outputs: [(&'static str, usize); N],
+) -> Result<[Vec<f32>; N], Error> {
+    let mut results = outputs.map(|(_, len)| vec![0.0; len]);
+    let mut bound = Vec::new();
+    for ((name, len), result) in outputs.iter().zip(&mut results) {
+        bound.push((*name, ArrayMut::new(&mut result[..], &[*len])?));
+    }
+    cpu.run(program, inputs, bound)?;
+    Ok(results)
 }
 
 /// The dimensions of logits, which are a matrix.
@@ -140,7 +150,7 @@ macro_rules! common_options {
 }
 pub(crate) use common_options;
 
-/// The three forms of a backward pass, made of `backward_at`.
+/// The three forms of a backward pass on logits, made of the op's `problem`, `filled` cotangents and `backward_inputs`.
 macro_rules! backward_forms {
     ($cotangents:ident) => {
         /// The gradient of the logits, from what [`Self::forward`] returned.
@@ -188,6 +198,19 @@ macro_rules! backward_forms {
         ) -> Result<(), $crate::Error> {
             let place = $crate::logits::Place::Over(logits);
             self.backward_at(place, forward, cotangents)
+        }
+
+        fn backward_at(
+            &self,
+            place: $crate::logits::Place<'_>,
+            forward: &Forward,
+            cotangents: $cotangents<'_>,
+        ) -> Result<(), $crate::Error> {
+            let problem = self.problem(&place.logits(), place.in_place())?;
+            let cotangents = self.filled(cotangents, problem.logits().tokens());
+            let inputs = self.backward_inputs(forward, &cotangents)?;
+            let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
+            self.setting.backward(&program, place, inputs)
         }
     };
 }

@@ -5,7 +5,7 @@ use tilecast_core::kernels::logits_ce::Options;
 use tilecast_cpu::array::ArrayRef;
 
 use crate::linear_ce::{Error, Matrix, vector};
-use crate::logits::{Place, Setting, backward_forms, common_options, or_filled, shape};
+use crate::logits::{Setting, backward_forms, common_options, or_filled, shape};
 
 /// Cross-entropy of logits `[B,V]` against `labels [B]`. Chain options, then call
 /// [`LogitsCe::forward`] and [`LogitsCe::backward`].
@@ -102,26 +102,27 @@ impl LogitsCe<'_> {
 
     backward_forms!(Cotangents);
 
-    fn backward_at(
-        &self,
-        place: Place<'_>,
-        forward: &Forward,
-        cotangents: Cotangents<'_>,
-    ) -> Result<(), Error> {
-        let problem = self.problem(&place.logits(), place.in_place())?;
-        let b = problem.logits().tokens();
-        let d_loss = or_filled(cotangents.d_loss, 1.0, b);
-        let d_logp = or_filled(cotangents.d_logp, 0.0, b);
-        let d_lse = or_filled(cotangents.d_lse, 0.0, b);
-        let inputs = vec![
+    /// Those given and the defaults of the others.
+    fn filled(&self, cotangents: Cotangents<'_>, b: usize) -> [Vec<f32>; 3] {
+        [
+            or_filled(cotangents.d_loss, 1.0, b),
+            or_filled(cotangents.d_logp, 0.0, b),
+            or_filled(cotangents.d_lse, 0.0, b),
+        ]
+    }
+
+    fn backward_inputs<'i>(
+        &'i self,
+        forward: &'i Forward,
+        [d_loss, d_logp, d_lse]: &'i [Vec<f32>; 3],
+    ) -> Result<Vec<(&'static str, ArrayRef<'i>)>, Error> {
+        Ok(vec![
             ("labels", vector(self.labels)?),
             ("lse", vector(&forward.lse)?),
-            ("d_loss", vector(&d_loss)?),
-            ("d_logp", vector(&d_logp)?),
-            ("d_lse", vector(&d_lse)?),
-        ];
-        let program = problem.backward(&self.setting.schedule_for(problem.logits()))?;
-        self.setting.backward(&program, place, inputs)
+            ("d_loss", vector(d_loss)?),
+            ("d_logp", vector(d_logp)?),
+            ("d_lse", vector(d_lse)?),
+        ])
     }
 
     fn problem(&self, logits: &ArrayRef<'_>, in_place: bool) -> Result<kernel::LogitsCe, Error> {

@@ -2,8 +2,9 @@
 
 use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
+use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
-    ArrayMut, Blocks, Cotangents, DType, GradientsMut, Matrix, Options, Reduction, Strategy,
+    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Matrix, Options, Reduction, Strategy,
     linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
@@ -357,6 +358,44 @@ fn strides_do_not_change_a_bit_and_gaps_are_left_alone() {
             };
             assert_eq!(Oracle::new(&case, &data).compare(&strided), []);
             assert!(strided.identical(&plain), "{case:?} {strategy:?}");
+        }
+    }
+}
+
+#[test]
+fn split_products_are_off_by_what_they_say_and_only_if_asked_for() {
+    let [b, h, v] = [40, 70, 90];
+    let number = |i: usize| bf16::from_f32(((i * 7919 % 2003) as f32 / 1001.5 - 1.0) * 0.7);
+    let x: Vec<bf16> = (0..b * h).map(number).collect();
+    let w: Vec<bf16> = (0..h * v).map(|i| number(i + 17)).collect();
+    let labels: Vec<i32> = (0..b).map(|i| (i * 31 % v) as i32).collect();
+    let gradients = |cpu: Cpu| {
+        let x = Matrix::new(&x[..], b, h).unwrap();
+        let loss = linear_ce(x, Matrix::new(&w[..], h, v).unwrap(), &labels);
+        let loss = loss.grad_dtype(DType::F32).on(cpu);
+        let lse = loss.forward().unwrap().lse;
+        let gradients = loss.backward(&lse, Cotangents::ones()).unwrap();
+        [gradients.dx.to_f32(), gradients.dw.to_f32()]
+    };
+    for simd in Simd::available() {
+        let cpu = || Cpu::new().simd(simd).arithmetic(Arithmetic::Bf16);
+        let (exact, split) = (gradients(cpu()), gradients(cpu().split_products(true)));
+        let has_pairs = simd.supports(Arithmetic::Split);
+        assert_eq!(exact != split, has_pairs, "{simd}");
+        for (exact, split) in exact.iter().zip(&split) {
+            let largest = exact
+                .iter()
+                .fold(0.0_f32, |largest, x| largest.max(x.abs()));
+            let errors = exact
+                .iter()
+                .zip(split)
+                .map(|(exact, split)| (exact - split).abs());
+            // No more terms than 90, none larger than the largest sum.
+            let error = errors.fold(0.0, f32::max);
+            assert!(
+                error <= 90.0 / 65536.0 * largest,
+                "{simd}: {error} of {largest}"
+            );
         }
     }
 }
