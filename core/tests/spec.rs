@@ -288,6 +288,23 @@ fn output_blocks_are_not_visited_again() {
 }
 
 #[test]
+fn what_is_updated_is_what_is_read() {
+    let build = |column: fn(AxisId) -> BlockIndex| {
+        let (mut spec, i) = with_axis(2, Arbitrary);
+        let operand = |column| Blocked::new(F32, [8, 16], [8, 8], [0.into(), column]);
+        let before = spec.input_tile("before", operand(column(i)));
+        let after = spec.output_tile("after", operand(i.into()));
+        spec.alias(before, after);
+        spec.build()
+    };
+    assert!(build(AxisId::into).is_ok());
+    assert_eq!(
+        refused(build(|_| 0.into())),
+        "k: after updates before in place; both must have the same type, dimensions, block and index map"
+    );
+}
+
+#[test]
 fn blocks_follow_the_tiling_of_every_target() {
     for target in &TARGETS {
         let (lanes, sublanes) = (target.lanes.value, target.sublanes.value);

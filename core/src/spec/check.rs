@@ -176,6 +176,18 @@ pub enum SpecError {
         /// Axis.
         axis: &'static str,
     },
+    /// An output that updates an input in place shows another part of the array.
+    #[error(
+        "{kernel}: {output} updates {input} in place; both must have the same type, dimensions, block and index map"
+    )]
+    AliasDiffers {
+        /// Kernel.
+        kernel: String,
+        /// Input.
+        input: &'static str,
+        /// Output.
+        output: &'static str,
+    },
     /// A block is not a multiple of the target's tile.
     #[error(
         "{kernel}: block {block} of {buffer} along dimension {dim} must be a multiple of {multiple} on {target}, or the whole dimension ({size})"
@@ -223,7 +235,7 @@ pub(super) fn check(spec: &KernelSpec) -> Result<(), SpecError> {
             Buffer::Semaphore => {}
         }
     }
-    Ok(())
+    check_aliases(spec)
 }
 
 impl KernelSpec {
@@ -486,6 +498,21 @@ fn check_visits(
                 kernel,
                 buffer,
                 axis: axis_name,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// An array is updated where it is read.
+fn check_aliases(spec: &KernelSpec) -> Result<(), SpecError> {
+    for &(input, output) in &spec.aliases {
+        let [input, output] = [input, output].map(|id| &spec.buffers[id.0]);
+        if input.buffer.operand() != output.buffer.operand() {
+            return Err(SpecError::AliasDiffers {
+                kernel: spec.name.clone(),
+                input: input.name,
+                output: output.name,
             });
         }
     }

@@ -484,6 +484,9 @@ impl SpecBuilder {
     }
 
     /// Declares that an input and an output window are the same array, updated in place.
+    ///
+    /// A backend may write a row of the output where the input lies: a kernel goes through the rows of a block from the
+    /// first to the last and does not read a row of the input again after a row of the output behind it.
     pub fn alias(&mut self, input: TileRef, output: TileRef) {
         self.spec.aliases.push((input.buffer, output.buffer));
     }
