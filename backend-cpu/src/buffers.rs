@@ -5,6 +5,8 @@
 //! panels, once, and keeps the panels until the block changes: that is the copy HBM to VMEM of a
 //! TPU, skipped likewise when the block index repeats. Outputs and scratch are row-major tiles.
 
+use std::cell::Cell;
+
 use half::bf16;
 use tilecast_core::DType;
 
@@ -103,6 +105,8 @@ pub(crate) struct InputTile<'s, 'a> {
     pub(crate) array: &'s Storage<'a>,
     pub(crate) block: Option<Block>,
     pub(crate) masks: Masks,
+    /// The row up to which an output window has overwritten what this one shows.
+    pub(crate) overwritten: Cell<usize>,
 }
 
 impl InputTile<'_, '_> {
@@ -116,8 +120,17 @@ impl InputTile<'_, '_> {
     ///
     /// What is outside the array reads as NaN, or as the mask value once either edge is masked: the
     /// two edges share one fill value, so a forgotten mask shows wherever only one edge overhangs.
+    ///
+    /// # Panics
+    /// If the kernel has overwritten rows of it.
     pub(crate) fn layout(&self, array: &ArrayRef<'_>, start: usize, part: &Part) -> gemm::Layout {
         let block = self.block.as_ref().expect("windows are set before a step");
+        let overwritten = self.overwritten.get();
+        assert!(
+            part.row >= overwritten,
+            "a kernel reads row {} of a window that it has updated up to row {overwritten}",
+            part.row
+        );
         let [inside_rows, inside_columns] = block.inside;
         let limit = |inside: usize, mask: Option<(usize, f32)>| match mask {
             Some((valid, _)) => inside.min(valid),
@@ -203,13 +216,34 @@ impl LocalTile<'_, '_> {
         }
     }
 
-    /// Runs `body` on elements of row `row` that start at `column`.
+    /// Whether rows of the window are written where they belong, and none is elsewhere.
+    pub(crate) fn is_in_array(&self) -> bool {
+        let place = |output: &Output<'_, '_>| {
+            output.place != Place::Tile && output.array.rows_in_place().is_some()
+        };
+        self.output.as_ref().is_some_and(place)
+    }
+
+    /// How many of `len` elements of a row lie inside the array, from `column` on.
+    pub(crate) fn columns_inside(&self, row: usize, column: usize, len: usize) -> usize {
+        let block = self
+            .output
+            .as_ref()
+            .and_then(|output| output.block.as_ref());
+        let [rows, columns] = block.expect("windows are set before a step").inside;
+        match row < rows {
+            true => columns.saturating_sub(column).min(len),
+            false => 0,
+        }
+    }
+
+    /// Runs `body` on elements of row `row` that start at `column`. Says whether they are those of the array.
     pub(crate) fn write_row(
         &mut self,
         [row, column]: [usize; 2],
         len: usize,
         body: impl FnOnce(ValuesMut<'_>, Destination),
-    ) {
+    ) -> bool {
         if let Some(output) = &self.output
             && output.place != Place::Tile
             && let Some(block) = &output.block
@@ -218,14 +252,15 @@ impl LocalTile<'_, '_> {
             let [rows, columns] = block.inside;
             if row >= rows || column >= columns {
                 // Beyond the array.
-                return;
+                return false;
             }
             if column + len <= columns {
-                if output.place == Place::Nowhere && output.poison {
+                if output.place == Place::Nowhere && output.poison && !output.array.is_updated() {
                     self.settle();
                     self.write_back();
                 }
-                return self.write_row_in_place([row, column], len, body, destination);
+                self.write_row_in_place([row, column], len, body, destination);
+                return true;
             }
         }
         self.settle();
@@ -234,6 +269,7 @@ impl LocalTile<'_, '_> {
             values_mut(self.elements.as_data_mut(), start..start + len),
             Destination::Caches,
         );
+        false
     }
 
     fn write_row_in_place(

@@ -214,6 +214,7 @@ fn slot<'s, 'a>(
                     array,
                     block,
                     masks: Masks::default(),
+                    overwritten: Cell::new(0),
                 }),
                 (Layout::Tile, Access::Output) => Slot::Local(LocalTile {
                     // Of no use to a kernel whose rows go straight to the array.
@@ -266,6 +267,7 @@ fn show(slot: &mut Slot<'_, '_>, block: Block) {
         Slot::Input(window) => {
             window.block = Some(block);
             window.masks = Masks::default();
+            window.overwritten.set(0);
         }
         Slot::Local(tile) => {
             if let Some(output) = &mut tile.output {

@@ -17,6 +17,7 @@
 pub mod array;
 mod buffers;
 mod cache;
+mod delta;
 mod evaluate;
 pub mod gemm;
 mod launch;

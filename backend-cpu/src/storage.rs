@@ -10,6 +10,7 @@ use std::sync::RwLock;
 use tilecast_core::DType;
 use tilecast_core::program::{ArrayId, Role};
 use tilecast_core::spec::{Access, Buffer, KernelSpec};
+use tilecast_core::view::BufferId;
 
 use crate::array::{ArrayMut, ArrayRef, Geometry};
 use crate::buffers::Block;
@@ -44,8 +45,9 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The array as the threads of a launch see it that uses it in these ways.
-    fn share(&mut self, uses: &[&Buffer]) -> Storage<'_> {
+    /// The array as the threads of a launch see it that uses it in these ways; `updated` if these are a window and the one
+    /// that it updates in place.
+    fn share(&mut self, uses: &[&Buffer], updated: bool) -> Storage<'_> {
         let (array, role) = match self {
             Self::Input(array) => return Storage::Read(array.clone()),
             Self::Output(array, role) => (array, *role),
@@ -76,7 +78,8 @@ impl<'a> Bound<'a> {
             height,
             dtype,
             geometry,
-            alone,
+            alone: alone || updated,
+            updated,
             destination: match streamed {
                 true => Destination::Memory,
                 false => Destination::Caches,
@@ -95,14 +98,17 @@ pub(crate) fn share<'x>(
     operands: &[ArrayId],
     spec: &KernelSpec,
 ) -> Vec<Option<Storage<'x>>> {
-    let uses = |i: usize| -> Vec<&Buffer> {
+    let uses = |i: usize| -> Vec<(BufferId, &Buffer)> {
         let buffers = operands.iter().zip(spec.operands());
         let of_array = buffers.filter(|(id, _)| id.index() == i);
-        of_array.map(|(_, (_, named, _))| &named.buffer).collect()
+        of_array
+            .map(|(_, (id, named, _))| (id, &named.buffer))
+            .collect()
     };
     let shared = arrays.iter_mut().enumerate().map(|(i, array)| {
-        let uses = uses(i);
-        (!uses.is_empty()).then(|| array.share(&uses))
+        let (ids, uses): (Vec<_>, Vec<_>) = uses(i).into_iter().unzip();
+        let updated = matches!(ids[..], [a, b] if spec.aliases().contains(&(a, b)));
+        (!uses.is_empty()).then(|| array.share(&uses, updated))
     });
     shared.collect()
 }
@@ -125,8 +131,9 @@ pub(crate) struct Bands<'a> {
     dtype: DType,
     /// Of the whole array.
     geometry: Geometry,
-    /// The launch has one window onto it and nothing else.
+    /// The launch has one window onto it and nothing else, or two of which one updates the other.
     alone: bool,
+    updated: bool,
     destination: Destination,
 }
 
@@ -152,6 +159,11 @@ impl Storage<'_> {
             Self::Read(array) => array.dtype(),
             Self::Written(bands) => bands.dtype,
         }
+    }
+
+    /// Whether the launch has a window onto it that updates another.
+    pub(crate) fn is_updated(&self) -> bool {
+        matches!(self, Self::Written(bands) if bands.updated)
     }
 
     /// Where rows of a block should be written that need not pass through a tile: nobody else looks at the array, and its

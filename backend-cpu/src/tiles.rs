@@ -5,10 +5,9 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 
-use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
 use tilecast_core::spec::{AxisId, KernelSpec};
 use tilecast_core::view::{
     BufferId, Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile,
@@ -22,7 +21,7 @@ use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out, Source};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::{Key, Panels};
-use crate::simd::{Binary, Destination, Simd, SoftmaxDelta, Statistics, Values, ValuesMut};
+use crate::simd::{Binary, Destination, Simd, Statistics, Values, ValuesMut};
 use crate::storage::Storage;
 
 /// A buffer of a kernel, in one thread.
@@ -205,7 +204,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     /// Hands row `row` of a tile to `body` in pieces, with the column at which each starts: in one, as
     /// it lies in memory; what is masked, overhangs or has gaps, and everything if `strips`, in copies
     /// of at most a strip. In between `body` may write to the tile only if it gets strips.
-    fn pieces(
+    pub(crate) fn pieces(
         &self,
         tile: &Tile<i64>,
         row: usize,
@@ -246,7 +245,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
 
     /// Hands elements of row `row` of a tile of the kernel's own to `body`, from `column` on, to overwrite, and says
     /// where they should come to lie. What is beyond the array may be left out.
-    fn pieces_mut(
+    pub(crate) fn pieces_mut(
         &self,
         tile: &Tile<i64>,
         row: usize,
@@ -257,12 +256,57 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         let part = part(tile);
         match &mut *self.slot(tile.buffer) {
             Slot::Local(local) => {
-                local.write_row([part.row + row, part.column + column], len, body);
+                let at = [part.row + row, part.column + column];
+                if local.write_row(at, len, body) {
+                    self.mark_overwritten(tile.buffer, at[0]);
+                }
             }
             _ => panic!(
                 "{} is not a tile of the kernel's own",
                 self.name(tile.buffer)
             ),
+        }
+    }
+
+    /// Whether writing `out` overwrites the part of the array that `x` shows, element by element.
+    pub(crate) fn is_update(&self, out: &Tile<i64>, x: &Tile<i64>) -> bool {
+        let is_aliased = self.spec.aliases().contains(&(x.buffer, out.buffer));
+        is_aliased
+            && part(out) == part(x)
+            && match (&*self.slot(out.buffer), &*self.slot(x.buffer)) {
+                (Slot::Local(local), Slot::Input(window)) => {
+                    local.is_in_array() && window.masks == Masks::default()
+                }
+                _ => false,
+            }
+    }
+
+    /// Hands a row of a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array.
+    pub(crate) fn row_to_update(
+        &self,
+        tile: &Tile<i64>,
+        row: usize,
+        body: impl FnOnce(ValuesMut<'_>),
+    ) {
+        let part = part(tile);
+        let row = part.row + row;
+        let Slot::Local(local) = &mut *self.slot(tile.buffer) else {
+            panic!("{} is not an output", self.name(tile.buffer));
+        };
+        let len = local.columns_inside(row, part.column, part.columns);
+        if len > 0 {
+            local.write_row([row, part.column], len, |x, _| body(x));
+            self.mark_overwritten(tile.buffer, row);
+        }
+    }
+
+    /// Notes that rows of an output window up to this one lie where the window shows them that it updates, if there is one.
+    fn mark_overwritten(&self, output: BufferId, row: usize) {
+        let updated = self.spec.aliases().iter().find(|(_, to)| *to == output);
+        if let Some((input, _)) = updated
+            && let Slot::Input(window) = &*self.slots[input.index()].borrow()
+        {
+            window.overwritten.set(row);
         }
     }
 
@@ -396,7 +440,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
 }
 
 /// The rectangle of a view.
-fn part(tile: &Tile<i64>) -> Part {
+pub(crate) fn part(tile: &Tile<i64>) -> Part {
     Part {
         row: start(&tile.rows),
         rows: tile.rows.len,
@@ -607,73 +651,8 @@ impl TileOps for CpuTiles<'_, '_> {
         logits: impl Into<Tile<i64>>,
         delta: Delta<i64>,
     ) {
-        let (out, logits) = (out.into(), logits.into());
-        let rows = |rows: Rows<i64>| self.vector(rows.buffer)[range(&rows.span)].to_vec();
-        let or_zero = |of: Option<Rows<i64>>| of.map_or_else(|| vec![0.0; out.rows.len], rows);
-        let [lse, probability] = [delta.lse, delta.probability].map(rows);
-        let [log_probability, uniform] = [delta.log_probability, delta.uniform].map(or_zero);
-        let one_hot = or_zero(delta.one_hot.map(|one_hot| one_hot.coefficient));
-        let label = |r: usize, first: usize, len: usize| {
-            let OneHot {
-                labels,
-                first_column,
-                ..
-            } = delta.one_hot?;
-            let label = self.integers(labels.buffer)[range(&labels.span)][r];
-            column_in(label, first_column + first as i64, len)
-        };
-        // The derivative of a soft cap is taken before the result is rounded.
-        let strips = out.buffer == logits.buffer || delta.soft_cap.is_some();
-        for r in 0..out.rows.len {
-            let coefficients = SoftmaxDelta {
-                scale: delta.scale,
-                lse: lse[r],
-                probability: probability[r],
-                log_probability: log_probability[r],
-                uniform: uniform[r],
-            };
-            let of_row = [probability[r], log_probability[r], one_hot[r], uniform[r]];
-            if of_row == [0.0; 4] {
-                self.pieces_mut(&out, r, 0, out.columns.len, |out, _| match out {
-                    ValuesMut::F32(out) => out.fill(0.0),
-                    ValuesMut::Bf16(out) => out.fill(bf16::ZERO),
-                });
-                continue;
-            }
-            self.pieces(&logits, r, strips, |first, x| {
-                let label = label(r, first, x.len());
-                let simd = self.simd;
-                self.pieces_mut(&out, r, first, x.len(), |mut out, destination| {
-                    if let (Some(cap), Values::F32(x)) = (delta.soft_cap, x) {
-                        let mut strip = [0.0; STRIP];
-                        let strip = &mut strip[..x.len()];
-                        let to = ValuesMut::F32(&mut *strip);
-                        simd.softmax_delta(to, Values::F32(x), coefficients, Destination::Caches);
-                        if let Some(column) = label {
-                            strip[column] -= one_hot[r];
-                        }
-                        simd.soft_cap_derivative(strip, x, cap);
-                        match out {
-                            ValuesMut::F32(out) => out.copy_from_slice(strip),
-                            ValuesMut::Bf16(out) => simd.f32_to_bf16(out, strip),
-                        }
-                        return;
-                    }
-                    simd.softmax_delta(out.reborrow(), x, coefficients, destination);
-                    if let Some(column) = label {
-                        // Computed again: what was written is rounded, and may be far away.
-                        let mut at_label = [0.0];
-                        let (to, x) = (ValuesMut::F32(&mut at_label), x.range(column..column + 1));
-                        simd.softmax_delta(to, x, coefficients, Destination::Caches);
-                        let value = at_label[0] - one_hot[r];
-                        match out {
-                            ValuesMut::F32(out) => out[column] = value,
-                            ValuesMut::Bf16(out) => out[column] = bf16::from_f32(value),
-                        }
-                    }
-                });
-            });
-        }
+        let out = out.into();
+        self.write_delta(out, logits.into(), delta);
         self.panels[out.buffer.index()].invalidate();
     }
 
@@ -727,7 +706,7 @@ impl TileOps for CpuTiles<'_, '_> {
 }
 
 /// The column of a tile that a label means, if it is in the tile.
-fn column_in(label: i32, first_column: i64, columns: usize) -> Option<usize> {
+pub(crate) fn column_in(label: i32, first_column: i64, columns: usize) -> Option<usize> {
     let column = usize::try_from(i64::from(label) - first_column).ok()?;
     (column < columns).then_some(column)
 }

@@ -14,11 +14,11 @@ pub(super) const ROWS: usize = 8;
 /// Vectors of columns of a tile of the matrix product.
 pub(super) const VECTORS: usize = 3;
 
-/// Proof that the machine has AVX-512 F, BW, DQ and VL, and also AVX2 and FMA.
+/// Proof that the machine has AVX-512 F, BW, DQ and VL, and also AVX2 and FMA; with `BF16` also AVX512-BF16.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(Avx2);
+pub(super) struct Avx512<const BF16: bool>(Avx2);
 
-impl Avx512 {
+impl Avx512<false> {
     /// Safe to call only from code compiled for these instruction sets, which is the proof.
     #[inline]
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
@@ -27,53 +27,59 @@ impl Avx512 {
     }
 }
 
+impl Avx512<true> {
+    /// Safe to call only from code compiled for these instruction sets, which is the proof.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    fn new() -> Self {
+        Self(Avx2::new())
+    }
+}
+
 /// Runs `kernel` compiled for AVX-512.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run::<F32x16>(Avx512::new())
+    kernel.run::<F32x16<false>>(Avx512::<false>::new())
+}
+
+/// Runs `kernel` compiled for AVX-512 with AVX512-BF16.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) fn run_bf16<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<F32x16<true>>(Avx512::<true>::new())
 }
 
 /// Multiplies one strip of `f32` compiled for AVX-512.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn multiply(strip: Strip<'_>) {
-    microkernel::multiply::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Fused, strip);
+    microkernel::multiply::<F32x16<false>, _, ROWS, VECTORS>(Avx512::<false>::new(), Fused, strip);
 }
 
 /// The register-only loop of [`microkernel::peak`] compiled for AVX-512.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) fn peak(iterations: u64) {
-    microkernel::peak::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Fused, iterations);
+    microkernel::peak::<F32x16<false>, _, ROWS, VECTORS>(Avx512::<false>::new(), Fused, iterations);
 }
 
 /// Multiplies one strip of `bf16` pairs compiled for AVX-512 with AVX512-BF16.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) fn multiply_bf16(strip: Strip<'_>) {
-    microkernel::multiply::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Bf16Pairs::new(), strip);
+    microkernel::multiply::<F32x16<true>, _, ROWS, VECTORS>(Avx512::<true>::new(), Pairs, strip);
 }
 
 /// The register-only loop of [`microkernel::peak`] for `bf16` pairs.
 #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub(super) fn peak_bf16(iterations: u64) {
-    microkernel::peak::<F32x16, _, ROWS, VECTORS>(Avx512::new(), Bf16Pairs::new(), iterations);
+    microkernel::peak::<F32x16<true>, _, ROWS, VECTORS>(Avx512::<true>::new(), Pairs, iterations);
 }
 
 /// The product of lanes that each hold two `bf16`: `low * low + high * high`, accumulated in `f32` by `vdpbf16ps`.
-/// Also the proof that the machine has AVX512-BF16.
 #[derive(Clone, Copy)]
-struct Bf16Pairs(());
+struct Pairs;
 
-impl Bf16Pairs {
-    #[inline]
-    #[target_feature(enable = "avx512bf16")]
-    fn new() -> Self {
-        Self(())
-    }
-}
-
-impl Product<F32x16> for Bf16Pairs {
+impl Product<F32x16<true>> for Pairs {
     #[inline(always)]
-    fn accumulate(self, sum: F32x16, a: F32x16, b: F32x16) -> F32x16 {
-        // SAFETY: `self` proves AVX512-BF16. All three types are 64 bytes in which any bits are valid.
+    fn accumulate(self, sum: F32x16<true>, a: F32x16<true>, b: F32x16<true>) -> F32x16<true> {
+        // SAFETY: such a vector proves AVX512-BF16. All three types are 64 bytes in which any bits are valid.
         unsafe {
             let a: __m512bh = std::mem::transmute(a.0);
             let b: __m512bh = std::mem::transmute(b.0);
@@ -83,7 +89,7 @@ impl Product<F32x16> for Bf16Pairs {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct F32x16(__m512);
+pub(super) struct F32x16<const BF16: bool>(__m512);
 
 /// An expression of intrinsics that take and return values only: no pointers, so the instruction set is all they ask.
 macro_rules! intrinsics {
@@ -93,26 +99,50 @@ macro_rules! intrinsics {
     };
 }
 
-impl Vector for F32x16 {
-    type Isa = Avx512;
+impl<const BF16: bool> F32x16<BF16> {
+    /// Whether a lane has a magnitude below 2^-126, other than 0.
+    #[inline(always)]
+    fn has_denormal(self) -> bool {
+        const DENORMAL: i32 = 0x20;
+        intrinsics!(_mm512_fpclass_ps_mask::<DENORMAL>(self.0)) != 0
+    }
+
+    /// The lanes as `bf16`, rounded to nearest even, as all levels round: `vcvtneps2bf16` would make denormals 0.
+    #[inline(always)]
+    fn rounded(self) -> __m256i {
+        intrinsics!({
+            let bits = _mm512_castps_si512(self.0);
+            let high = _mm512_srli_epi32::<16>(bits);
+            let odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+            let bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, bias));
+            let quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+            let words = _mm512_mask_mov_epi32(rounded, self.unordered(self), quiet);
+            _mm512_cvtepi32_epi16(words)
+        })
+    }
+}
+
+impl<const BF16: bool> Vector for F32x16<BF16> {
+    type Isa = Avx512<BF16>;
     type Mask = __mmask16;
     const LANES: usize = 16;
     const IS_FUSED: bool = true;
 
     #[inline(always)]
-    fn splat(_: Avx512, value: f32) -> Self {
+    fn splat(_: Avx512<BF16>, value: f32) -> Self {
         intrinsics!(Self(_mm512_set1_ps(value)))
     }
 
     #[inline(always)]
-    fn load(_: Avx512, from: &[f32]) -> Self {
+    fn load(_: Avx512<BF16>, from: &[f32]) -> Self {
         assert!(from.len() >= Self::LANES);
         // SAFETY: the token proves AVX-512, and the sixteen values read lie in `from`; the load has no alignment.
         Self(unsafe { _mm512_loadu_ps(from.as_ptr()) })
     }
 
     #[inline(always)]
-    fn load_bf16(_: Avx512, from: &[bf16]) -> Self {
+    fn load_bf16(_: Avx512<BF16>, from: &[bf16]) -> Self {
         assert!(from.len() >= Self::LANES);
         // SAFETY: the token proves AVX2, and the 32 bytes read lie in `from`; the load has no alignment.
         let narrow = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
@@ -131,17 +161,11 @@ impl Vector for F32x16 {
     #[inline(always)]
     fn store_bf16(self, to: &mut [bf16]) {
         assert!(to.len() >= Self::LANES);
-        // Not `vcvtneps2bf16`, which flushes denormals: every level must round alike.
-        let narrow = intrinsics!({
-            let bits = _mm512_castps_si512(self.0);
-            let high = _mm512_srli_epi32::<16>(bits);
-            let odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
-            let bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, bias));
-            let quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-            let words = _mm512_mask_mov_epi32(rounded, self.unordered(self), quiet);
-            _mm512_cvtepi32_epi16(words)
-        });
+        let narrow = match BF16 && !self.has_denormal() {
+            // SAFETY: such a vector proves AVX512-BF16. Both types are 32 bytes in which any bits are valid.
+            true => unsafe { std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.0)) },
+            false => self.rounded(),
+        };
         // SAFETY: `self` proves AVX-512, and the 32 bytes written lie in `to`; the store has no alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), narrow) }
     }
@@ -261,7 +285,7 @@ impl Vector for F32x16 {
     }
 
     #[inline(always)]
-    fn transpose(isa: Avx512, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize) {
+    fn transpose(isa: Avx512<BF16>, rows: &[[u32; 8]; 8], to: &mut [u32], stride: usize) {
         avx2::transpose(isa.0, rows, to, stride);
     }
 }

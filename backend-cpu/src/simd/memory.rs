@@ -108,3 +108,40 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
         }
     }
 }
+
+/// A row that is read at four places in turn, a quarter of it apart, which keeps more of memory at work than one place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quarters {
+    /// Elements of a quarter; what four of them leave comes last.
+    pub(super) len: usize,
+    row_len: usize,
+    element_bytes: usize,
+}
+
+impl Quarters {
+    /// How far ahead of each place memory is asked for.
+    const AHEAD_BYTES: usize = 1024;
+
+    /// Quarters of `row` in whole steps.
+    #[inline(always)]
+    pub(super) fn new<T>(row: &[T], step: usize) -> Self {
+        Self {
+            len: row.len() / 4 / step * step,
+            row_len: row.len(),
+            element_bytes: size_of::<T>(),
+        }
+    }
+
+    /// How far ahead of the places `start` elements into each quarter to ask: from the end of a quarter on, in the same
+    /// quarter of the row behind this one. Rows usually follow each other, and the first lines of a row would otherwise
+    /// be waited for.
+    #[inline(always)]
+    pub(super) fn ahead_bytes(self, start: usize) -> usize {
+        let ahead = Self::AHEAD_BYTES / self.element_bytes;
+        let to_next_row = match start + ahead < self.len {
+            true => 0,
+            false => self.row_len - self.len,
+        };
+        (ahead + to_next_row) * self.element_bytes
+    }
+}

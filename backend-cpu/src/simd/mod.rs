@@ -4,7 +4,7 @@
 //! to run code compiled for that level. Everything public here is safe. Below it there are three layers:
 //!
 //! 1. `vector`: a trait of a few lane-wise operations, with one implementation per instruction set;
-//! 2. `math`, `slices`, `softmax`, `pack`, `microkernel`: every algorithm once, generic over that trait;
+//! 2. `math`, `map`, `slices`, `softmax`, `pack`, `microkernel`: every algorithm once, generic over that trait;
 //! 3. one `#[target_feature]` function per instruction set, into which an algorithm is inlined.
 //!
 //! The portable level is plain Rust, exists on every architecture and runs the same algorithms and the same tests.
@@ -18,6 +18,7 @@ use std::time::Instant;
 use cfg_if::cfg_if;
 use half::bf16;
 
+mod map;
 mod math;
 mod memory;
 mod microkernel;
@@ -34,13 +35,15 @@ cfg_if! {
     }
 }
 
+pub use map::Destination;
+use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
 pub use memory::prefer_large_pages;
 pub(crate) use microkernel::Strip;
 pub use pack::{Arithmetic, Values};
 pub(crate) use pack::{Extents, Pack, PanelFormat};
-use slices::{CombineInPlace, MapInPlace, MapIntoBf16, SumOf, WithScalar};
-pub use softmax::{Destination, SoftmaxDelta, Statistics, ValuesMut};
+use slices::{CombineInPlace, SumOf, WithScalar};
+pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
 
 /// A set of vector instructions. Later ones include the earlier ones.
@@ -204,7 +207,7 @@ impl Simd {
 
     /// Σ x, in an order that depends on the level.
     pub fn sum(self, x: &[f32]) -> f32 {
-        self.run(SumOf(x, slices::Identity))
+        self.run(SumOf(x, Identity))
     }
 }
 
@@ -212,7 +215,7 @@ impl Simd {
 impl Simd {
     /// `x = cap * tanh(x / cap)`.
     pub fn soft_cap(self, x: &mut [f32], cap: f32) {
-        self.run(MapInPlace(x, slices::SoftCap(cap)));
+        self.run(MapInPlace(x, map::SoftCap(cap)));
     }
 
     /// `d = d * (1 - (z / cap)²)`: the derivative of the soft cap, in terms of its result `z`.
@@ -231,12 +234,12 @@ impl Simd {
     /// `x = op(x)`.
     pub fn unary(self, op: Unary, x: &mut [f32]) {
         match op {
-            Unary::Exp => self.run(MapInPlace(x, slices::Exp)),
-            Unary::Log => self.run(MapInPlace(x, slices::Log)),
-            Unary::Tanh => self.run(MapInPlace(x, slices::Tanh)),
-            Unary::Neg => self.run(MapInPlace(x, slices::Neg)),
-            Unary::Abs => self.run(MapInPlace(x, slices::Abs)),
-            Unary::Reciprocal => self.run(MapInPlace(x, slices::Reciprocal)),
+            Unary::Exp => self.run(MapInPlace(x, map::Exp)),
+            Unary::Log => self.run(MapInPlace(x, map::Log)),
+            Unary::Tanh => self.run(MapInPlace(x, map::Tanh)),
+            Unary::Neg => self.run(MapInPlace(x, map::Neg)),
+            Unary::Abs => self.run(MapInPlace(x, map::Abs)),
+            Unary::Reciprocal => self.run(MapInPlace(x, map::Reciprocal)),
         }
     }
 
@@ -276,7 +279,8 @@ impl Simd {
     /// If the slices differ in length.
     pub fn bf16_to_f32(self, out: &mut [f32], x: &[bf16]) {
         same_length(out.len(), x.len());
-        self.run(slices::Widen(out, x));
+        let map = Identity;
+        self.run(MapInto { out, x, map });
     }
 
     /// `out = x` rounded to nearest, ties to even. NaN stays NaN, made quiet; denormals are kept.
@@ -286,7 +290,8 @@ impl Simd {
     /// If the slices differ in length.
     pub fn f32_to_bf16(self, out: &mut [bf16], x: &[f32]) {
         same_length(out.len(), x.len());
-        self.run(MapIntoBf16(out, x, slices::Identity));
+        let map = Identity;
+        self.run(MapInto { out, x, map });
     }
 }
 
@@ -375,8 +380,10 @@ impl Simd {
                     Level::Portable => kernel.run::<portable::F32x8>(()),
                     // SAFETY: a token of this level exists only if the machine has its instructions.
                     Level::Avx2 => unsafe { avx2::run(kernel) },
-                    // SAFETY: a token of this level exists only if the machine has its instructions.
-                    _ => unsafe { avx512::run(kernel) },
+                    // SAFETY: as above.
+                    Level::Avx512 => unsafe { avx512::run(kernel) },
+                    // SAFETY: as above.
+                    Level::Avx512Bf16 | Level::Amx => unsafe { avx512::run_bf16(kernel) },
                 }
             } else {
                 kernel.run::<portable::F32x8>(())

@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use half::bf16;
 
+use super::map::Element;
 use super::memory::{Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
 
@@ -164,7 +165,7 @@ const TRANSPOSED: usize = 8;
 
 /// How elements become words.
 trait Word {
-    type Element: Number;
+    type Element: Element;
     /// Consecutive depths in a word.
     const DEPTHS: usize;
     /// A word of two consecutive depths, of which the second counts only if `DEPTHS` is two.
@@ -178,23 +179,6 @@ trait Word {
             *word = Self::join(depths[0], depths[Self::DEPTHS - 1]);
         }
         words
-    }
-}
-
-/// An element of an operand.
-trait Number: Copy {
-    fn from_f32(value: f32) -> Self;
-}
-
-impl Number for f32 {
-    fn from_f32(value: f32) -> Self {
-        value
-    }
-}
-
-impl Number for bf16 {
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
     }
 }
 

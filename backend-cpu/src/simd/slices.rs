@@ -1,26 +1,15 @@
-//! Loops over slices: element-wise maps, combinations of two slices, and reductions.
+//! Combinations of two slices, and reductions.
 //!
-//! What happens to one vector is a [`Map`] or a [`Combine`]; the loops apply it to whole slices. The last few values,
-//! fewer than a vector, go through a padded vector on the stack, so every element takes the same arithmetic wherever
-//! it stands.
+//! What happens to two vectors is a [`Combine`]; the loops apply it to whole slices. The last few values, fewer than a
+//! vector, go through a padded vector on the stack, so every element takes the same arithmetic wherever it stands.
 
-use half::bf16;
-
-use super::math;
+use super::map::{MOST_LANES, Map};
 use super::vector::{Kernel, Vector};
-
-/// A function of one lane.
-pub(super) trait Map: Copy {
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V;
-}
 
 /// A function of two lanes.
 pub(super) trait Combine: Copy {
     fn apply<V: Vector>(self, isa: V::Isa, x: V, y: V) -> V;
 }
-
-/// The most lanes any vector has: the size of the stack buffers for partial vectors.
-pub(super) const MOST_LANES: usize = 16;
 
 /// `values`, fewer than a vector, with zeros behind them.
 #[inline(always)]
@@ -36,115 +25,6 @@ fn store_partial<V: Vector>(vector: V, to: &mut [f32]) {
     let mut padded = [0.0; MOST_LANES];
     vector.store(&mut padded);
     to.copy_from_slice(&padded[..to.len()]);
-}
-
-#[inline(always)]
-fn load_partial_bf16<V: Vector>(isa: V::Isa, values: &[bf16]) -> V {
-    let mut padded = [bf16::ZERO; MOST_LANES];
-    padded[..values.len()].copy_from_slice(values);
-    V::load_bf16(isa, &padded)
-}
-
-#[inline(always)]
-fn store_partial_bf16<V: Vector>(vector: V, to: &mut [bf16]) {
-    let mut padded = [bf16::ZERO; MOST_LANES];
-    vector.store_bf16(&mut padded);
-    to.copy_from_slice(&padded[..to.len()]);
-}
-
-/// `map` of the first four vectors of `x`. Elementary functions are long chains of dependent instructions: four of
-/// them side by side keep the multipliers busy where the processor cannot look ahead far enough to overlap them.
-#[inline(always)]
-fn map_four<V: Vector, M: Map>(isa: V::Isa, x: &[f32], map: M) -> [V; 4] {
-    let mut vectors = [V::splat(isa, 0.0); 4];
-    for (i, vector) in vectors.iter_mut().enumerate() {
-        *vector = map.apply(isa, V::load(isa, &x[i * V::LANES..]));
-    }
-    vectors
-}
-
-/// `x = map(x)`.
-pub(super) struct MapInPlace<'a, M>(pub(super) &'a mut [f32], pub(super) M);
-
-impl<M: Map> Kernel for MapInPlace<'_, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(x, map) = self;
-        let mut four = x.chunks_exact_mut(4 * V::LANES);
-        for x in &mut four {
-            let vectors = map_four::<V, M>(isa, x, map);
-            for (vector, x) in vectors.into_iter().zip(x.chunks_exact_mut(V::LANES)) {
-                vector.store(x);
-            }
-        }
-        let mut whole = four.into_remainder().chunks_exact_mut(V::LANES);
-        for x in &mut whole {
-            map.apply(isa, V::load(isa, x)).store(x);
-        }
-        let x = whole.into_remainder();
-        if !x.is_empty() {
-            store_partial(map.apply(isa, load_partial::<V>(isa, x)), x);
-        }
-    }
-}
-
-/// `out = map(x)`, rounded to `bf16`.
-pub(super) struct MapIntoBf16<'a, M>(
-    pub(super) &'a mut [bf16],
-    pub(super) &'a [f32],
-    pub(super) M,
-);
-
-impl<M: Map> Kernel for MapIntoBf16<'_, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(out, x, map) = self;
-        let mut four_out = out.chunks_exact_mut(4 * V::LANES);
-        let four_x = x.chunks_exact(4 * V::LANES);
-        let x = four_x.remainder();
-        for (out, x) in (&mut four_out).zip(four_x) {
-            let vectors = map_four::<V, M>(isa, x, map);
-            for (vector, out) in vectors.into_iter().zip(out.chunks_exact_mut(V::LANES)) {
-                vector.store_bf16(out);
-            }
-        }
-        let mut whole_out = four_out.into_remainder().chunks_exact_mut(V::LANES);
-        let whole_x = x.chunks_exact(V::LANES);
-        let x = whole_x.remainder();
-        for (out, x) in (&mut whole_out).zip(whole_x) {
-            map.apply(isa, V::load(isa, x)).store_bf16(out);
-        }
-        let out = whole_out.into_remainder();
-        if !out.is_empty() {
-            store_partial_bf16(map.apply(isa, load_partial::<V>(isa, x)), out);
-        }
-    }
-}
-
-/// `out = x`, widened.
-pub(super) struct Widen<'a>(pub(super) &'a mut [f32], pub(super) &'a [bf16]);
-
-impl Kernel for Widen<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(out, x) = self;
-        let mut whole_out = out.chunks_exact_mut(V::LANES);
-        let whole_x = x.chunks_exact(V::LANES);
-        let x = whole_x.remainder();
-        for (out, x) in (&mut whole_out).zip(whole_x) {
-            V::load_bf16(isa, x).store(out);
-        }
-        let out = whole_out.into_remainder();
-        if !out.is_empty() {
-            store_partial(load_partial_bf16::<V>(isa, x), out);
-        }
-    }
 }
 
 /// `x = combine(x, y)`.
@@ -264,45 +144,6 @@ impl Kernel for Max<'_> {
         } else {
             a.max(b).max(c.max(d)).largest()
         }
-    }
-}
-
-/// Declares a [`Map`] without parameters.
-macro_rules! maps {
-    ($($name:ident: |$isa:ident, $x:ident| $body:expr;)*) => {
-        $(
-            #[derive(Clone, Copy)]
-            pub(super) struct $name;
-
-            impl Map for $name {
-                #[inline(always)]
-                fn apply<V: Vector>(self, $isa: V::Isa, $x: V) -> V {
-                    $body
-                }
-            }
-        )*
-    };
-}
-
-maps! {
-    Identity: |_isa, x| x;
-    Exp: |isa, x| math::exp(isa, x);
-    Log: |isa, x| math::log(isa, x);
-    Tanh: |isa, x| math::tanh(isa, x);
-    Neg: |_isa, x| x.neg();
-    Abs: |_isa, x| x.abs();
-    Reciprocal: |isa, x| V::splat(isa, 1.0).div(x);
-}
-
-/// cap * tanh(x / cap).
-#[derive(Clone, Copy)]
-pub(super) struct SoftCap(pub(super) f32);
-
-impl Map for SoftCap {
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
-        let scaled = x.mul(V::splat(isa, 1.0 / self.0));
-        math::tanh(isa, scaled).mul(V::splat(isa, self.0))
     }
 }
 

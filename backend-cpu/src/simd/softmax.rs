@@ -3,51 +3,14 @@
 //! Both read each logit once, in the type it is stored in. Where the logits do not fit the caches they are
 //! as fast as memory, provided that the arithmetic of a vector takes less time than its bytes: about
 //! thirteen instructions, most of them the exponential, which is therefore a power of two without the last bit
-//! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`]).
+//! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`](super::memory)).
 
-use bytemuck::{Pod, Zeroable};
 use half::bf16;
 
-use super::Values;
-use super::math;
-use super::memory::{self, Cache, Line, prefetch};
-use super::slices::{MOST_LANES, Map};
+use super::map::{Destination, Element, MOST_LANES, Map, MapInPlace, MapInto, MapPastCaches};
+use super::memory::{Cache, Quarters, prefetch};
 use super::vector::{Kernel, Vector};
-
-/// A stored number that is read as f32.
-pub(super) trait Element: Pod {
-    const ABSENT: Self;
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V;
-    fn store<V: Vector>(vector: V, to: &mut [Self]);
-}
-
-impl Element for f32 {
-    const ABSENT: Self = f32::NEG_INFINITY;
-
-    #[inline(always)]
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
-        V::load(isa, from)
-    }
-
-    #[inline(always)]
-    fn store<V: Vector>(vector: V, to: &mut [Self]) {
-        vector.store(to);
-    }
-}
-
-impl Element for bf16 {
-    const ABSENT: Self = bf16::NEG_INFINITY;
-
-    #[inline(always)]
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
-        V::load_bf16(isa, from)
-    }
-
-    #[inline(always)]
-    fn store<V: Vector>(vector: V, to: &mut [Self]) {
-        vector.store_bf16(to);
-    }
-}
+use super::{Values, math};
 
 /// Running statistics of a row of `z`: a monoid whose neutral element is [`Statistics::NONE`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -134,13 +97,19 @@ struct Running<V> {
 }
 
 impl<V: Vector> Running<V> {
-    /// Adds four vectors of `x` that start `apart` elements from each other.
+    /// Adds four vectors of `x` that start `apart` elements from each other, and asks for what is so far ahead of them.
     #[inline(always)]
-    fn push<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T], apart: usize) {
+    fn push<T: Element, const MOMENT: bool>(
+        &mut self,
+        isa: V::Isa,
+        x: &[T],
+        apart: usize,
+        ahead_bytes: usize,
+    ) {
         let mut four = [self.max; 4];
         for (i, vector) in four.iter_mut().enumerate() {
             let x = &x[i * apart..];
-            prefetch(x, AHEAD_BYTES, Cache::Level2);
+            prefetch(x, ahead_bytes, Cache::Level2);
             *vector = T::load::<V>(isa, x);
         }
         // A NaN may hide what is larger in its lane: its sum is NaN whatever else is in it.
@@ -177,11 +146,6 @@ impl<V: Vector> Running<V> {
     }
 }
 
-/// How far ahead of four places memory is asked for.
-const AHEAD_BYTES: usize = 1024;
-/// How far ahead of one place.
-const FAR_AHEAD_BYTES: usize = 6144;
-
 #[inline(always)]
 fn total<V: Vector>(parts: [V; 4]) -> f32 {
     parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
@@ -203,16 +167,17 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
             factor: V::splat(isa, factor),
             least: V::splat(isa, math::LEAST_EXPONENT / factor),
         };
-        // Four places in turn, a quarter of the row apart.
-        let quarter = x.len() / 4 / V::LANES * V::LANES;
-        for start in (0..quarter).step_by(V::LANES) {
-            running.push::<T, MOMENT>(isa, &x[start..], quarter);
+        let quarters = Quarters::new(x, V::LANES);
+        for start in (0..quarters.len).step_by(V::LANES) {
+            let ahead_bytes = quarters.ahead_bytes(start);
+            running.push::<T, MOMENT>(isa, &x[start..], quarters.len, ahead_bytes);
         }
-        let rest = &x[4 * quarter..];
+        let rest = &x[4 * quarters.len..];
         if !rest.is_empty() {
-            let mut padded = [T::ABSENT; 4 * MOST_LANES];
+            // Absent elements.
+            let mut padded = [T::from_f32(f32::NEG_INFINITY); 4 * MOST_LANES];
             padded[..rest.len()].copy_from_slice(rest);
-            running.push::<T, MOMENT>(isa, &padded, V::LANES);
+            running.push::<T, MOMENT>(isa, &padded, V::LANES, 0);
         }
         let found = Statistics {
             max: running.max.largest() * scale,
@@ -301,106 +266,6 @@ impl Map for WithEntropy {
     }
 }
 
-/// `out = map(x)`, each in its own type.
-pub(super) struct MapStored<'a, O, T, M> {
-    pub(super) out: &'a mut [O],
-    pub(super) x: &'a [T],
-    pub(super) map: M,
-}
-
-/// Four vectors side by side: the exponential is one long chain of dependent instructions.
-#[inline(always)]
-fn map_four<V: Vector, O: Element, T: Element, M: Map>(
-    isa: V::Isa,
-    out: &mut [O],
-    x: &[T],
-    map: M,
-) {
-    let mut vectors = [V::splat(isa, 0.0); 4];
-    for (i, vector) in vectors.iter_mut().enumerate() {
-        let x = &x[i * V::LANES..];
-        prefetch(x, FAR_AHEAD_BYTES, Cache::Level2);
-        *vector = map.apply(isa, T::load::<V>(isa, x));
-    }
-    for (i, vector) in vectors.into_iter().enumerate() {
-        O::store(vector, &mut out[i * V::LANES..]);
-    }
-}
-
-impl<O: Element, T: Element, M: Map> Kernel for MapStored<'_, O, T, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self { out, x, map } = self;
-        let mut four_out = out.chunks_exact_mut(4 * V::LANES);
-        let four_x = x.chunks_exact(4 * V::LANES);
-        let rest = four_x.remainder();
-        for (out, x) in (&mut four_out).zip(four_x) {
-            map_four::<V, O, T, M>(isa, out, x, map);
-        }
-        let out = four_out.into_remainder();
-        if !out.is_empty() {
-            let mut padded = [T::ABSENT; 4 * MOST_LANES];
-            padded[..rest.len()].copy_from_slice(rest);
-            let mut results = [O::ABSENT; 4 * MOST_LANES];
-            map_four::<V, O, T, M>(isa, &mut results, &padded, map);
-            out.copy_from_slice(&results[..out.len()]);
-        }
-    }
-}
-
-/// `out = map(x)` past the caches.
-#[inline(always)]
-fn map_line<V: Vector, O: Element, T: Element, M: Map>(
-    isa: V::Isa,
-    out: &mut Line,
-    x: &[T],
-    map: M,
-) {
-    let mut results = Line::zeroed();
-    let vectors = results.as_mut::<O>().chunks_exact_mut(V::LANES);
-    for (out, x) in vectors.zip(x.chunks_exact(V::LANES)) {
-        prefetch(x, AHEAD_BYTES, Cache::Level2);
-        O::store(map.apply(isa, T::load::<V>(isa, x)), out);
-    }
-    out.stream(&results);
-}
-
-/// The same past the caches, for an `out` that is not read soon.
-pub(super) struct MapPastCaches<'a, O, T, M> {
-    pub(super) out: &'a mut [O],
-    pub(super) x: &'a [T],
-    pub(super) map: M,
-}
-
-impl<O: Element, T: Element, M: Map> Kernel for MapPastCaches<'_, O, T, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self { out, x, map } = self;
-        let per_line = Line::BYTES / size_of::<O>();
-        let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, Line>(out);
-        let (x_head, x) = x.split_at(head.len());
-        let (x, x_tail) = x.split_at(lines.len() * per_line);
-        for (out, x) in [(head, x_head), (tail, x_tail)] {
-            MapStored { out, x, map }.run::<V>(isa);
-        }
-        // Four places in turn, a quarter of the row apart.
-        let quarter = lines.len() / 4;
-        for line in 0..quarter {
-            for line in [line, line + quarter, line + 2 * quarter, line + 3 * quarter] {
-                map_line::<V, O, T, M>(isa, &mut lines[line], &x[line * per_line..], map);
-            }
-        }
-        for line in 4 * quarter..lines.len() {
-            map_line::<V, O, T, M>(isa, &mut lines[line], &x[line * per_line..], map);
-        }
-        memory::fence();
-    }
-}
-
 /// Numbers to write to, in the type they are stored in.
 #[derive(Debug)]
 pub enum ValuesMut<'a> {
@@ -419,21 +284,13 @@ impl ValuesMut<'_> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// The same numbers, to read.
+    pub fn as_values(&self) -> Values<'_> {
         match self {
-            Self::F32(values) => values.len(),
-            Self::Bf16(values) => values.len(),
+            Self::F32(values) => Values::F32(values),
+            Self::Bf16(values) => Values::Bf16(values),
         }
     }
-}
-
-/// Where results should come to lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Destination {
-    /// Where they are read again soon.
-    Caches,
-    /// An array that is larger than the caches and not read soon.
-    Memory,
 }
 
 impl super::Simd {
@@ -471,12 +328,20 @@ impl super::Simd {
         delta: SoftmaxDelta,
         destination: Destination,
     ) {
-        super::same_length(out.len(), x.len());
+        super::same_length(out.as_values().len(), x.len());
         match (out, x) {
             (ValuesMut::F32(out), Values::F32(x)) => self.delta(out, x, delta, destination),
             (ValuesMut::F32(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
             (ValuesMut::Bf16(out), Values::F32(x)) => self.delta(out, x, delta, destination),
             (ValuesMut::Bf16(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
+        }
+    }
+
+    /// The same over the logits themselves: `x = (probability + log_probability log p) p - uniform`.
+    pub fn softmax_delta_in_place(self, x: ValuesMut<'_>, delta: SoftmaxDelta) {
+        match x {
+            ValuesMut::F32(x) => self.delta_in_place(x, delta),
+            ValuesMut::Bf16(x) => self.delta_in_place(x, delta),
         }
     }
 
@@ -493,6 +358,13 @@ impl super::Simd {
         }
     }
 
+    fn delta_in_place<T: Element>(self, x: &mut [T], delta: SoftmaxDelta) {
+        match delta.log_probability == 0.0 {
+            true => self.run(MapInPlace(x, Plain(delta))),
+            false => self.run(MapInPlace(x, WithEntropy(delta))),
+        }
+    }
+
     fn map<O: Element, T: Element>(
         self,
         out: &mut [O],
@@ -500,9 +372,10 @@ impl super::Simd {
         map: impl Map,
         destination: Destination,
     ) {
+        let into = MapInto { out, x, map };
         match destination {
-            Destination::Caches => self.run(MapStored { out, x, map }),
-            Destination::Memory => self.run(MapPastCaches { out, x, map }),
+            Destination::Caches => self.run(into),
+            Destination::Memory => self.run(MapPastCaches(into)),
         }
     }
 }
@@ -630,6 +503,10 @@ mod tests {
                     );
                 }
                 let rounded: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
+                let (mut over, mut over_narrow) = (x.clone(), narrow.clone());
+                simd.softmax_delta_in_place(ValuesMut::F32(&mut over), delta);
+                simd.softmax_delta_in_place(ValuesMut::Bf16(&mut over_narrow), delta);
+                assert_eq!((&over, &over_narrow), (&out, &rounded), "{simd} {length}");
                 for x in [Values::F32(&x), Values::Bf16(&narrow)] {
                     for destination in [caches, Destination::Memory] {
                         // Off the start of a cache line, and nothing beside it is touched.

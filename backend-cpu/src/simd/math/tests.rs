@@ -1,7 +1,7 @@
 //! Accuracy against `f64`, in units in the last place of the `f32` result.
 
 use super::{LARGEST_EXPONENT, LEAST_EXPONENT, exp2};
-use crate::simd::slices::{Map, MapInPlace};
+use crate::simd::map::{Map, MapInPlace};
 use crate::simd::vector::Vector;
 use crate::simd::{Simd, Unary};
 
