@@ -123,7 +123,8 @@ impl<T: Element> Problem<T> {
             vocab,
             logits: (0..tokens * vocab).map(|i| T::from_f32(value(i))).collect(),
             labels: (0..tokens).map(|i| (i * 37 % vocab) as i32).collect(),
-            advantage: (0..tokens).map(|i| (i % 5) as f32 - 2.0).collect(),
+            // None is 0: such a row would only be filled.
+            advantage: (0..tokens).map(|i| (i % 4) as f32 - 1.5).collect(),
             old_logp: (0..tokens).map(|i| usual + 0.1 * (i % 7) as f32).collect(),
         }
     }
