@@ -10,7 +10,7 @@
 //! | [`mod@array`] | borrowed arrays of any stride |
 //! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
 //! | [`gemm`] | packed matrix products |
-//! | `tiles`, `buffers`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
+//! | `primitives`, `delta`, `tiles`, `buffers`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
 //! | `storage` | arrays as the threads of a launch share them |
 //! | `launch`, `run` | grids over threads, programs over launches |
 
@@ -23,6 +23,7 @@ pub mod gemm;
 mod launch;
 mod leaves;
 mod panels;
+mod primitives;
 mod run;
 pub mod simd;
 mod storage;

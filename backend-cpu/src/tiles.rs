@@ -1,27 +1,18 @@
-//! [`CpuTiles`]: the primitives, executed.
-//!
-//! Tiles are processed row by row: a row of a few hundred f32 stays in L1 between the passes over
-//! it. Indices are plain numbers here and conditions plain truth values.
+//! [`CpuTiles`]: what a thread knows while it executes a kernel, and how the [primitives](crate::primitives) reach rows
+//! of its tiles.
 
 use std::cell::{Cell, RefCell, RefMut};
 
 use tilecast_core::DType;
-use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
-use tilecast_core::spec::{AxisId, KernelSpec};
-use tilecast_core::view::{
-    BufferId, Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile,
-};
+use tilecast_core::spec::KernelSpec;
+use tilecast_core::view::{BufferId, HbmBlock, Span, Stats, Tile};
 
 use crate::Cpu;
-use crate::buffers::{
-    Block, Elements, InputTile, LocalTile, Masks, Part, Vector, load, store, values,
-};
-use crate::evaluate::{STRIP, evaluate};
-use crate::gemm::{self, GemmError, Out, Source};
-use crate::leaves::{AlongRow, AlongRows};
-use crate::panels::{Key, Panels};
-use crate::simd::{Binary, Destination, Simd, Statistics, Values, ValuesMut};
+use crate::buffers::{Block, Elements, InputTile, LocalTile, Masks, Part, Vector, values};
+use crate::evaluate::STRIP;
+use crate::gemm::{self, GemmError, Source};
+use crate::panels::Panels;
+use crate::simd::{Destination, Simd, Statistics, Values, ValuesMut};
 use crate::storage::Storage;
 
 /// A buffer of a kernel, in one thread.
@@ -56,12 +47,12 @@ pub(crate) struct CpuTiles<'s, 'a> {
 }
 
 impl<'s, 'a> CpuTiles<'s, 'a> {
-    fn slot(&self, buffer: BufferId) -> RefMut<'_, Slot<'s, 'a>> {
+    pub(crate) fn slot(&self, buffer: BufferId) -> RefMut<'_, Slot<'s, 'a>> {
         self.slots[buffer.index()].borrow_mut()
     }
 
     /// A tile to write to.
-    fn local(&self, buffer: BufferId) -> RefMut<'_, LocalTile<'s, 'a>> {
+    pub(crate) fn local(&self, buffer: BufferId) -> RefMut<'_, LocalTile<'s, 'a>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
             Slot::Local(tile) => {
                 tile.settle();
@@ -98,7 +89,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
-    fn name(&self, buffer: BufferId) -> &'static str {
+    pub(crate) fn name(&self, buffer: BufferId) -> &'static str {
         self.spec.buffers()[buffer.index()].name
     }
 
@@ -146,7 +137,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Computes each row of `out` in strips: `compute(row, column, strip)`.
-    fn write_rows(&self, out: &Tile<i64>, compute: impl Fn(usize, usize, &mut [f32])) {
+    pub(crate) fn write_rows(&self, out: &Tile<i64>, compute: impl Fn(usize, usize, &mut [f32])) {
         let part = part(out);
         let mut strip = [0.0_f32; STRIP];
         for r in 0..part.rows {
@@ -170,7 +161,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Sets a rectangle of a tile. An input window only remembers it.
-    fn mask(
+    pub(crate) fn mask(
         &self,
         tile: &Tile<i64>,
         rows: std::ops::Range<usize>,
@@ -311,7 +302,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Runs `body` on the running statistics of the rows of `stats`.
-    fn with_stats<R>(
+    pub(crate) fn with_stats<R>(
         &self,
         stats: &Stats<i64>,
         body: impl FnOnce(&mut [Statistics], bool) -> R,
@@ -322,17 +313,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         body(&mut rows[range(&stats.span)], *entropy)
     }
 
-    /// `out[r] = value` of the statistics of row `r`.
-    fn finish(&self, out: &Rows<i64>, stats: &Stats<i64>, value: fn(&Statistics) -> f32) {
-        self.with_stats(stats, |stats, _| {
-            let mut vector = self.vector(out.buffer);
-            for (out, stats) in vector[range(&out.span)].iter_mut().zip(stats) {
-                *out = value(stats);
-            }
-        });
-    }
-
-    fn is_bf16(&self, buffer: BufferId) -> bool {
+    pub(crate) fn is_bf16(&self, buffer: BufferId) -> bool {
         let of = |values: Values<'_>| matches!(values, Values::Bf16(_));
         match &*self.slots[buffer.index()].borrow() {
             Slot::Input(window) => window.array.dtype() == DType::Bf16,
@@ -342,7 +323,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Describes a part of a tile as a source for packing.
-    fn with_source(
+    pub(crate) fn with_source(
         &self,
         buffer: BufferId,
         part: &Part,
@@ -362,63 +343,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
-    fn multiply(
-        &self,
-        out: Tile<i64>,
-        a: Tile<i64>,
-        b: Tile<i64>,
-        contract: Contract,
-        accumulate: Accumulate,
-    ) -> Result<(), GemmError> {
-        let simd = self.simd;
-        let (a_is_bf16, b_is_bf16) = (self.is_bf16(a.buffer), self.is_bf16(b.buffer));
-        let arithmetic = self.cpu.arithmetic_for(a_is_bf16, b_is_bf16);
-        let key = |tile: &Tile<i64>, transposed| {
-            let (block, masks) = match &*self.slots[tile.buffer.index()].borrow() {
-                Slot::Input(window) => (
-                    self.shown[tile.buffer.index()].borrow().clone(),
-                    window.masks,
-                ),
-                _ => (Vec::new(), Masks::default()),
-            };
-            Key {
-                block,
-                masks,
-                part: part(tile),
-                transposed,
-                arithmetic,
-            }
-        };
-        let left_key = key(&a, contract == Contract::TN);
-        let right_key = key(&b, contract == Contract::NT);
-        let mut left = self.panels[a.buffer.index()].left.borrow_mut();
-        let left = left.get(simd, &left_key, |pack| {
-            self.with_source(a.buffer, &left_key.part, pack)
-        })?;
-        let mut right = self.panels[b.buffer.index()].right.borrow_mut();
-        let right = right.get(simd, &right_key, |pack| {
-            self.with_source(b.buffer, &right_key.part, pack)
-        })?;
-        let part = part(&out);
-        let mut local = self.local(out.buffer);
-        let columns = local.columns;
-        let Elements::F32(data) = &mut local.elements else {
-            panic!(
-                "a product is summed in f32, {} is not",
-                self.name(out.buffer)
-            );
-        };
-        let out_tile = Out {
-            values: &mut data[part.row * columns + part.column..],
-            row_stride: columns,
-            rows: part.rows,
-            columns: part.columns,
-        };
-        gemm::matmul(simd, out_tile, left, right, accumulate == Accumulate::Add)
-    }
-
     /// The array and block of an HBM operand.
-    fn hbm<const N: usize>(&self, block: &HbmBlock<i64, N>) -> (&'s Storage<'a>, Block) {
+    pub(crate) fn hbm<const N: usize>(&self, block: &HbmBlock<i64, N>) -> (&'s Storage<'a>, Block) {
         let Slot::Hbm(array) = *self.slots[block.buffer.index()].borrow() else {
             panic!("{} is not an array in HBM", self.name(block.buffer));
         };
@@ -430,7 +356,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     }
 
     /// Runs `body` on the elements of a whole scratch buffer and its row length.
-    fn whole_scratch(&self, tile: &Tile<i64>, body: impl FnOnce(&mut Elements, usize)) {
+    pub(crate) fn whole_scratch(&self, tile: &Tile<i64>, body: impl FnOnce(&mut Elements, usize)) {
         match &mut *self.slot(tile.buffer) {
             Slot::Local(local) => body(&mut local.elements, local.columns),
             Slot::Vector(vector) => body(&mut vector.elements, usize::MAX),
@@ -449,260 +375,12 @@ pub(crate) fn part(tile: &Tile<i64>) -> Part {
     }
 }
 
-fn start(span: &Span<i64>) -> usize {
+pub(crate) fn start(span: &Span<i64>) -> usize {
     usize::try_from(span.start.unwrap_or(0)).expect("spans start inside their buffer")
 }
 
 pub(crate) fn range(span: &Span<i64>) -> std::ops::Range<usize> {
     start(span)..start(span) + span.len
-}
-
-impl TileOps for CpuTiles<'_, '_> {
-    type Index = i64;
-    type Condition = bool;
-
-    fn program_id(&self, axis: AxisId) -> i64 {
-        self.point[axis.index()].get()
-    }
-
-    fn num_programs(&self, axis: AxisId) -> i64 {
-        self.spec.grid()[axis.index()].size as i64
-    }
-
-    fn index(&self, value: i64) -> i64 {
-        value
-    }
-
-    fn scalar(&self, scalars: ScalarsRef, index: usize) -> i64 {
-        self.scalars[self.spec.scalar_position(scalars, index)]
-    }
-
-    fn equals(&self, a: i64, b: i64) -> bool {
-        a == b
-    }
-
-    fn less_than(&self, a: i64, b: i64) -> bool {
-        a < b
-    }
-
-    fn and(&self, a: bool, b: bool) -> bool {
-        a && b
-    }
-
-    fn when(&self, condition: bool, body: impl FnOnce()) {
-        if condition {
-            body();
-        }
-    }
-
-    fn for_each(&self, count: usize, _unroll: Unroll, body: impl Fn(i64)) {
-        (0..count as i64).for_each(body);
-    }
-
-    fn matmul(
-        &self,
-        out: impl Into<Tile<i64>>,
-        a: impl Into<Tile<i64>>,
-        b: impl Into<Tile<i64>>,
-        contract: Contract,
-        accumulate: Accumulate,
-    ) {
-        let out = out.into();
-        if let Err(error) = self.multiply(out, a.into(), b.into(), contract, accumulate) {
-            self.error.borrow_mut().get_or_insert(error);
-        }
-        self.panels[out.buffer.index()].invalidate();
-    }
-
-    fn element_wise(&self, out: impl Into<Tile<i64>>, value: Expr<Leaf<i64>>) {
-        self.write_rows(&out.into(), |row, column, strip| {
-            let tiles = self;
-            evaluate(self.simd, &value, &AlongRow { tiles, row, column }, strip);
-        });
-    }
-
-    fn row_wise(&self, out: impl Into<Rows<i64>>, value: Expr<Leaf<i64>>) {
-        let out = out.into();
-        let mut strip = [0.0_f32; STRIP];
-        for row in (0..out.span.len).step_by(STRIP) {
-            let strip = &mut strip[..STRIP.min(out.span.len - row)];
-            evaluate(self.simd, &value, &AlongRows { tiles: self, row }, strip);
-            let start = start(&out.span) + row;
-            self.vector(out.buffer)[start..start + strip.len()].copy_from_slice(strip);
-        }
-    }
-
-    fn copy_rows(&self, out: impl Into<Rows<i64>>, rows: impl Into<Rows<i64>>) {
-        let (out, rows) = (out.into(), rows.into());
-        match (
-            &*self.slots[rows.buffer.index()].borrow(),
-            &mut *self.slot(out.buffer),
-        ) {
-            (Slot::Vector(from), Slot::Vector(to)) => match (&from.elements, &mut to.elements) {
-                (Elements::F32(from), Elements::F32(to)) => {
-                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
-                }
-                (Elements::I32(from), Elements::I32(to)) => {
-                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
-                }
-                _ => panic!("{} has another type", self.name(out.buffer)),
-            },
-            _ => panic!("{} is not a vector", self.name(out.buffer)),
-        }
-    }
-
-    fn row_sum(
-        &self,
-        out: impl Into<Rows<i64>>,
-        columns: usize,
-        value: Expr<Leaf<i64>>,
-        accumulate: Accumulate,
-    ) {
-        let out = out.into();
-        let mut strip = [0.0_f32; STRIP];
-        for row in 0..out.span.len {
-            let mut sum = 0.0;
-            for column in (0..columns).step_by(STRIP) {
-                let strip = &mut strip[..STRIP.min(columns - column)];
-                let tiles = self;
-                evaluate(self.simd, &value, &AlongRow { tiles, row, column }, strip);
-                sum += self.simd.sum(strip);
-            }
-            let out = &mut self.vector(out.buffer)[start(&out.span) + row];
-            *out = match accumulate {
-                Accumulate::Overwrite => sum,
-                Accumulate::Add => *out + sum,
-            };
-        }
-    }
-
-    fn column_sum(
-        &self,
-        out: impl Into<Columns<i64>>,
-        tile: impl Into<Tile<i64>>,
-        accumulate: Accumulate,
-    ) {
-        let (out, tile) = (out.into(), tile.into());
-        let mut strip = [0.0_f32; STRIP];
-        for column in (0..out.span.len).step_by(STRIP) {
-            let strip = &mut strip[..STRIP.min(out.span.len - column)];
-            let start = start(&out.span) + column;
-            let mut sums = self.vector(out.buffer);
-            let sums = &mut sums[start..start + strip.len()];
-            if accumulate == Accumulate::Overwrite {
-                sums.fill(0.0);
-            }
-            for row in 0..tile.rows.len {
-                self.read_row(&tile, row, column, strip);
-                self.simd.binary(Binary::Add, sums, strip);
-            }
-        }
-    }
-
-    fn reset_logsumexp(&self, stats: impl Into<Stats<i64>>) {
-        self.with_stats(&stats.into(), |stats, _| stats.fill(Statistics::NONE));
-    }
-
-    fn online_logsumexp(
-        &self,
-        stats: impl Into<Stats<i64>>,
-        tile: impl Into<Tile<i64>>,
-        scale: f32,
-    ) {
-        let (stats, tile) = (stats.into(), tile.into());
-        self.with_stats(&stats, |stats, entropy| {
-            for (r, stats) in stats.iter_mut().enumerate() {
-                self.pieces(&tile, r, false, |_, x| {
-                    *stats = self.simd.softmax_statistics(*stats, x, scale, entropy);
-                });
-            }
-        });
-    }
-
-    fn finish_logsumexp(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
-        self.finish(&out.into(), &stats.into(), Statistics::lse);
-    }
-
-    fn finish_entropy(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
-        self.finish(&out.into(), &stats.into(), Statistics::entropy);
-    }
-
-    fn one_hot_select(
-        &self,
-        out: impl Into<Rows<i64>>,
-        tile: impl Into<Tile<i64>>,
-        labels: impl Into<Rows<i64>>,
-        first_column: i64,
-    ) {
-        let (out, tile, labels) = (out.into(), tile.into(), labels.into());
-        let labels = &self.integers(labels.buffer)[range(&labels.span)];
-        let mut vector = self.vector(out.buffer);
-        let picked = vector[range(&out.span)].iter_mut().zip(labels);
-        for (r, (out, &label)) in picked.enumerate() {
-            if let Some(column) = column_in(label, first_column, tile.columns.len) {
-                self.read_row(&tile, r, column, std::slice::from_mut(out));
-            }
-        }
-    }
-
-    fn softmax_delta(
-        &self,
-        out: impl Into<Tile<i64>>,
-        logits: impl Into<Tile<i64>>,
-        delta: Delta<i64>,
-    ) {
-        let out = out.into();
-        self.write_delta(out, logits.into(), delta);
-        self.panels[out.buffer.index()].invalidate();
-    }
-
-    fn mask_columns(&self, tile: impl Into<Tile<i64>>, valid: i64, value: f32) {
-        let tile = tile.into();
-        let valid = usize::try_from(valid).unwrap_or(0);
-        self.mask(&tile, 0..tile.rows.len, valid..tile.columns.len, value);
-    }
-
-    fn mask_rows(&self, tile: impl Into<Tile<i64>>, valid: i64, value: f32) {
-        let tile = tile.into();
-        let valid = usize::try_from(valid).unwrap_or(0);
-        self.mask(&tile, valid..tile.rows.len, 0..tile.columns.len, value);
-    }
-
-    /// Copies at once: a kernel cannot tell, because it may not touch either side before the wait.
-    fn start_copy<const N: usize>(
-        &self,
-        direction: Direction,
-        block: HbmBlock<i64, N>,
-        scratch: impl Into<Tile<i64>>,
-        _semaphore: SemaphoreRef,
-    ) {
-        let scratch = scratch.into();
-        let (array, block) = self.hbm(&block);
-        self.whole_scratch(&scratch, |elements, width| match direction {
-            Direction::Load => {
-                array.read(&block, |array, start| {
-                    load(array, start, &block, elements.as_data_mut(), width);
-                });
-            }
-            Direction::Store => {
-                array.write(&block, |array, start| {
-                    store(array, start, &block, elements.as_data(), width);
-                });
-            }
-        });
-        if direction == Direction::Load {
-            self.panels[scratch.buffer.index()].invalidate();
-        }
-    }
-
-    fn wait<const N: usize>(
-        &self,
-        _direction: Direction,
-        _block: HbmBlock<i64, N>,
-        _scratch: impl Into<Tile<i64>>,
-        _semaphore: SemaphoreRef,
-    ) {
-    }
 }
 
 /// The column of a tile that a label means, if it is in the tile.

@@ -1,0 +1,332 @@
+//! The primitives, executed on the tiles of a thread.
+//!
+//! Tiles are processed row by row: a row of a few hundred f32 stays in L1 between the passes over it. Indices are plain
+//! numbers here and conditions plain truth values.
+
+use tilecast_core::expr::{Expr, Leaf};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::spec::AxisId;
+use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, Tile};
+
+use crate::buffers::{Elements, Masks, load, store};
+use crate::evaluate::{STRIP, evaluate};
+use crate::gemm::{self, GemmError, Out};
+use crate::leaves::{AlongRow, AlongRows};
+use crate::panels::Key;
+use crate::simd::{Binary, Statistics};
+use crate::tiles::{CpuTiles, Slot, column_in, part, range, start};
+
+impl CpuTiles<'_, '_> {
+    /// `out[r] = value` of the statistics of row `r`.
+    fn finish(&self, out: &Rows<i64>, stats: &Stats<i64>, value: fn(&Statistics) -> f32) {
+        self.with_stats(stats, |stats, _| {
+            let mut vector = self.vector(out.buffer);
+            for (out, stats) in vector[range(&out.span)].iter_mut().zip(stats) {
+                *out = value(stats);
+            }
+        });
+    }
+
+    fn multiply(
+        &self,
+        out: Tile<i64>,
+        a: Tile<i64>,
+        b: Tile<i64>,
+        contract: Contract,
+        accumulate: Accumulate,
+    ) -> Result<(), GemmError> {
+        let simd = self.simd;
+        let (a_is_bf16, b_is_bf16) = (self.is_bf16(a.buffer), self.is_bf16(b.buffer));
+        let arithmetic = self.cpu.arithmetic_for(a_is_bf16, b_is_bf16);
+        let key = |tile: &Tile<i64>, transposed| {
+            let (block, masks) = match &*self.slots[tile.buffer.index()].borrow() {
+                Slot::Input(window) => (
+                    self.shown[tile.buffer.index()].borrow().clone(),
+                    window.masks,
+                ),
+                _ => (Vec::new(), Masks::default()),
+            };
+            Key {
+                block,
+                masks,
+                part: part(tile),
+                transposed,
+                arithmetic,
+            }
+        };
+        let left_key = key(&a, contract == Contract::TN);
+        let right_key = key(&b, contract == Contract::NT);
+        let mut left = self.panels[a.buffer.index()].left.borrow_mut();
+        let left = left.get(simd, &left_key, |pack| {
+            self.with_source(a.buffer, &left_key.part, pack)
+        })?;
+        let mut right = self.panels[b.buffer.index()].right.borrow_mut();
+        let right = right.get(simd, &right_key, |pack| {
+            self.with_source(b.buffer, &right_key.part, pack)
+        })?;
+        let part = part(&out);
+        let mut local = self.local(out.buffer);
+        let columns = local.columns;
+        let Elements::F32(data) = &mut local.elements else {
+            panic!(
+                "a product is summed in f32, {} is not",
+                self.name(out.buffer)
+            );
+        };
+        let out_tile = Out {
+            values: &mut data[part.row * columns + part.column..],
+            row_stride: columns,
+            rows: part.rows,
+            columns: part.columns,
+        };
+        gemm::matmul(simd, out_tile, left, right, accumulate == Accumulate::Add)
+    }
+}
+
+impl TileOps for CpuTiles<'_, '_> {
+    type Index = i64;
+    type Condition = bool;
+
+    fn program_id(&self, axis: AxisId) -> i64 {
+        self.point[axis.index()].get()
+    }
+
+    fn num_programs(&self, axis: AxisId) -> i64 {
+        self.spec.grid()[axis.index()].size as i64
+    }
+
+    fn index(&self, value: i64) -> i64 {
+        value
+    }
+
+    fn scalar(&self, scalars: ScalarsRef, index: usize) -> i64 {
+        self.scalars[self.spec.scalar_position(scalars, index)]
+    }
+
+    fn equals(&self, a: i64, b: i64) -> bool {
+        a == b
+    }
+
+    fn less_than(&self, a: i64, b: i64) -> bool {
+        a < b
+    }
+
+    fn and(&self, a: bool, b: bool) -> bool {
+        a && b
+    }
+
+    fn when(&self, condition: bool, body: impl FnOnce()) {
+        if condition {
+            body();
+        }
+    }
+
+    fn for_each(&self, count: usize, _unroll: Unroll, body: impl Fn(i64)) {
+        (0..count as i64).for_each(body);
+    }
+
+    fn matmul(
+        &self,
+        out: impl Into<Tile<i64>>,
+        a: impl Into<Tile<i64>>,
+        b: impl Into<Tile<i64>>,
+        contract: Contract,
+        accumulate: Accumulate,
+    ) {
+        let out = out.into();
+        if let Err(error) = self.multiply(out, a.into(), b.into(), contract, accumulate) {
+            self.error.borrow_mut().get_or_insert(error);
+        }
+        self.panels[out.buffer.index()].invalidate();
+    }
+
+    fn element_wise(&self, out: impl Into<Tile<i64>>, value: Expr<Leaf<i64>>) {
+        self.write_rows(&out.into(), |row, column, strip| {
+            let tiles = self;
+            evaluate(self.simd, &value, &AlongRow { tiles, row, column }, strip);
+        });
+    }
+
+    fn row_wise(&self, out: impl Into<Rows<i64>>, value: Expr<Leaf<i64>>) {
+        let out = out.into();
+        let mut strip = [0.0_f32; STRIP];
+        for row in (0..out.span.len).step_by(STRIP) {
+            let strip = &mut strip[..STRIP.min(out.span.len - row)];
+            evaluate(self.simd, &value, &AlongRows { tiles: self, row }, strip);
+            let start = start(&out.span) + row;
+            self.vector(out.buffer)[start..start + strip.len()].copy_from_slice(strip);
+        }
+    }
+
+    fn copy_rows(&self, out: impl Into<Rows<i64>>, rows: impl Into<Rows<i64>>) {
+        let (out, rows) = (out.into(), rows.into());
+        match (
+            &*self.slots[rows.buffer.index()].borrow(),
+            &mut *self.slot(out.buffer),
+        ) {
+            (Slot::Vector(from), Slot::Vector(to)) => match (&from.elements, &mut to.elements) {
+                (Elements::F32(from), Elements::F32(to)) => {
+                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
+                }
+                (Elements::I32(from), Elements::I32(to)) => {
+                    to[range(&out.span)].copy_from_slice(&from[range(&rows.span)]);
+                }
+                _ => panic!("{} has another type", self.name(out.buffer)),
+            },
+            _ => panic!("{} is not a vector", self.name(out.buffer)),
+        }
+    }
+
+    fn row_sum(
+        &self,
+        out: impl Into<Rows<i64>>,
+        columns: usize,
+        value: Expr<Leaf<i64>>,
+        accumulate: Accumulate,
+    ) {
+        let out = out.into();
+        let mut strip = [0.0_f32; STRIP];
+        for row in 0..out.span.len {
+            let mut sum = 0.0;
+            for column in (0..columns).step_by(STRIP) {
+                let strip = &mut strip[..STRIP.min(columns - column)];
+                let tiles = self;
+                evaluate(self.simd, &value, &AlongRow { tiles, row, column }, strip);
+                sum += self.simd.sum(strip);
+            }
+            let out = &mut self.vector(out.buffer)[start(&out.span) + row];
+            *out = match accumulate {
+                Accumulate::Overwrite => sum,
+                Accumulate::Add => *out + sum,
+            };
+        }
+    }
+
+    fn column_sum(
+        &self,
+        out: impl Into<Columns<i64>>,
+        tile: impl Into<Tile<i64>>,
+        accumulate: Accumulate,
+    ) {
+        let (out, tile) = (out.into(), tile.into());
+        let mut strip = [0.0_f32; STRIP];
+        for column in (0..out.span.len).step_by(STRIP) {
+            let strip = &mut strip[..STRIP.min(out.span.len - column)];
+            let start = start(&out.span) + column;
+            let mut sums = self.vector(out.buffer);
+            let sums = &mut sums[start..start + strip.len()];
+            if accumulate == Accumulate::Overwrite {
+                sums.fill(0.0);
+            }
+            for row in 0..tile.rows.len {
+                self.read_row(&tile, row, column, strip);
+                self.simd.binary(Binary::Add, sums, strip);
+            }
+        }
+    }
+
+    fn reset_logsumexp(&self, stats: impl Into<Stats<i64>>) {
+        self.with_stats(&stats.into(), |stats, _| stats.fill(Statistics::NONE));
+    }
+
+    fn online_logsumexp(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+    ) {
+        let (stats, tile) = (stats.into(), tile.into());
+        self.with_stats(&stats, |stats, entropy| {
+            for (r, stats) in stats.iter_mut().enumerate() {
+                self.pieces(&tile, r, false, |_, x| {
+                    *stats = self.simd.softmax_statistics(*stats, x, scale, entropy);
+                });
+            }
+        });
+    }
+
+    fn finish_logsumexp(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
+        self.finish(&out.into(), &stats.into(), Statistics::lse);
+    }
+
+    fn finish_entropy(&self, out: impl Into<Rows<i64>>, stats: impl Into<Stats<i64>>) {
+        self.finish(&out.into(), &stats.into(), Statistics::entropy);
+    }
+
+    fn one_hot_select(
+        &self,
+        out: impl Into<Rows<i64>>,
+        tile: impl Into<Tile<i64>>,
+        labels: impl Into<Rows<i64>>,
+        first_column: i64,
+    ) {
+        let (out, tile, labels) = (out.into(), tile.into(), labels.into());
+        let labels = &self.integers(labels.buffer)[range(&labels.span)];
+        let mut vector = self.vector(out.buffer);
+        let picked = vector[range(&out.span)].iter_mut().zip(labels);
+        for (r, (out, &label)) in picked.enumerate() {
+            if let Some(column) = column_in(label, first_column, tile.columns.len) {
+                self.read_row(&tile, r, column, std::slice::from_mut(out));
+            }
+        }
+    }
+
+    fn softmax_delta(
+        &self,
+        out: impl Into<Tile<i64>>,
+        logits: impl Into<Tile<i64>>,
+        delta: Delta<i64>,
+    ) {
+        let out = out.into();
+        self.write_delta(out, logits.into(), delta);
+        self.panels[out.buffer.index()].invalidate();
+    }
+
+    fn mask_columns(&self, tile: impl Into<Tile<i64>>, valid: i64, value: f32) {
+        let tile = tile.into();
+        let valid = usize::try_from(valid).unwrap_or(0);
+        self.mask(&tile, 0..tile.rows.len, valid..tile.columns.len, value);
+    }
+
+    fn mask_rows(&self, tile: impl Into<Tile<i64>>, valid: i64, value: f32) {
+        let tile = tile.into();
+        let valid = usize::try_from(valid).unwrap_or(0);
+        self.mask(&tile, valid..tile.rows.len, 0..tile.columns.len, value);
+    }
+
+    /// Copies at once: a kernel cannot tell, because it may not touch either side before the wait.
+    fn start_copy<const N: usize>(
+        &self,
+        direction: Direction,
+        block: HbmBlock<i64, N>,
+        scratch: impl Into<Tile<i64>>,
+        _semaphore: SemaphoreRef,
+    ) {
+        let scratch = scratch.into();
+        let (array, block) = self.hbm(&block);
+        self.whole_scratch(&scratch, |elements, width| match direction {
+            Direction::Load => {
+                array.read(&block, |array, start| {
+                    load(array, start, &block, elements.as_data_mut(), width);
+                });
+            }
+            Direction::Store => {
+                array.write(&block, |array, start| {
+                    store(array, start, &block, elements.as_data(), width);
+                });
+            }
+        });
+        if direction == Direction::Load {
+            self.panels[scratch.buffer.index()].invalidate();
+        }
+    }
+
+    fn wait<const N: usize>(
+        &self,
+        _direction: Direction,
+        _block: HbmBlock<i64, N>,
+        _scratch: impl Into<Tile<i64>>,
+        _semaphore: SemaphoreRef,
+    ) {
+    }
+}
