@@ -52,7 +52,7 @@ impl Schedule {
         let Self {
             forward, backward, ..
         } = self;
-        for (name, value) in [
+        check_sizes([
             ("forward block b", forward.b),
             ("forward block h", forward.h),
             ("forward block v", forward.v),
@@ -62,50 +62,67 @@ impl Schedule {
             ("chunk columns", self.chunk_columns),
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
-        ] {
-            if value == 0 {
-                return Err(HeadError::EmptySchedule { name });
-            }
-            let limit = i32::MAX as u128;
-            if value as u128 > limit {
-                let value = value as u128;
-                return Err(HeadError::TooLarge { name, value, limit });
-            }
-        }
-        Ok(())
+        ])
     }
 }
 
-/// How the streaming backward cuts the vocabulary into chunks of equal size.
+/// Checks that every part of a schedule is at least 1 and small enough to round sizes up to it.
+pub(super) fn check_sizes<const N: usize>(
+    parts: [(&'static str, usize); N],
+) -> Result<(), HeadError> {
+    for (name, value) in parts {
+        if value == 0 {
+            return Err(HeadError::EmptySchedule { name });
+        }
+        let limit = i32::MAX as u128;
+        if value as u128 > limit {
+            let value = value as u128;
+            return Err(HeadError::TooLarge { name, value, limit });
+        }
+    }
+    Ok(())
+}
+
+/// How a loop cuts blocks into chunks of equal size: column blocks of the vocabulary, or row blocks of the tokens.
 ///
-/// The last chunk is moved left so that it ends with the vocabulary; the blocks it shares with the
+/// The last chunk is moved back so that it ends with the last block; the blocks it shares with the
 /// one before it are `covered`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chunks {
-    /// Column blocks of a chunk.
+    /// Blocks of a chunk.
     pub(super) blocks: usize,
     /// Number of chunks.
     pub(super) count: usize,
-    /// Column blocks of the vocabulary.
-    pub(super) column_blocks: usize,
+    /// Blocks of all.
+    pub(super) all: usize,
 }
 
 impl Chunks {
-    pub(super) fn new(head: &Head, blocks: Blocks, chunk_columns: usize) -> Self {
-        let column_blocks = head.vocab.div_ceil(blocks.v);
-        let at_most = (chunk_columns / blocks.v).clamp(1, column_blocks);
-        let count = column_blocks.div_ceil(at_most);
+    /// Chunks of at most `chunk_columns` columns, but at least one block.
+    pub(super) fn of_columns(head: &Head, blocks: Blocks, chunk_columns: usize) -> Self {
+        Self::new(head.vocab, blocks.v, chunk_columns)
+    }
+
+    /// Chunks of at most `chunk_rows` rows, but at least one block.
+    pub(super) fn of_rows(head: &Head, blocks: Blocks, chunk_rows: usize) -> Self {
+        Self::new(head.tokens, blocks.b, chunk_rows)
+    }
+
+    fn new(size: usize, block: usize, chunk: usize) -> Self {
+        let all = size.div_ceil(block);
+        let at_most = (chunk / block).clamp(1, all);
+        let count = all.div_ceil(at_most);
         Self {
-            blocks: column_blocks.div_ceil(count),
+            blocks: all.div_ceil(count),
             count,
-            column_blocks,
+            all,
         }
     }
 
-    /// First column block of the chunk.
+    /// First block of the chunk.
     pub(super) fn first(self) -> Affine<LoopCounter> {
         (Affine::Variable(LoopCounter) * self.blocks as i64)
-            .at_most((self.column_blocks - self.blocks) as i64)
+            .at_most((self.all - self.blocks) as i64)
     }
 
     /// How many of the chunk's first blocks belong to the chunk before as well.
@@ -113,7 +130,7 @@ impl Chunks {
         Affine::Variable(LoopCounter) * self.blocks as i64 + self.first() * -1
     }
 
-    /// `[rows, columns]` of the array that holds the delta of one chunk, in whole blocks.
+    /// `[rows, columns]` of the array that holds the delta of one chunk of columns, in whole blocks.
     pub(super) fn delta_dims(self, head: &Head, blocks: Blocks) -> [usize; 2] {
         [blocks.whole(head)[0], self.blocks * blocks.v]
     }
@@ -182,6 +199,10 @@ pub struct Cache {
     pub panel_bytes: usize,
     /// Bytes of delta a streaming backward may hold.
     pub chunk_bytes: usize,
+    /// Bytes that a thread may hold for both passes in one: the logits that it stores, and its blocks.
+    pub stored_bytes: usize,
+    /// Operations of an f32 product in the time in which memory moves a byte.
+    pub operations_per_byte: usize,
 }
 
 /// Rows of a block on a CPU, at most: from here on packing a column block is a thousandth of the work it serves.
@@ -245,7 +266,7 @@ mod tests {
             for v in 1..9 {
                 for chunk_columns in 1..30 {
                     let blocks = Blocks { b: 8, h: 8, v };
-                    let chunks = Chunks::new(&head, blocks, chunk_columns);
+                    let chunks = Chunks::of_columns(&head, blocks, chunk_columns);
                     let mut new_blocks = Vec::new();
                     for c in 0..chunks.count as i64 {
                         let first = chunks.first().evaluate(&|LoopCounter| c);
@@ -254,7 +275,7 @@ mod tests {
                         assert!((c == 0) == (first == 0), "only the first chunk starts at 0");
                         new_blocks.extend(first + covered..first + chunks.blocks as i64);
                     }
-                    let all: Vec<i64> = (0..chunks.column_blocks as i64).collect();
+                    let all: Vec<i64> = (0..chunks.all as i64).collect();
                     assert_eq!(new_blocks, all, "{chunks:?}");
                 }
             }

@@ -138,7 +138,7 @@ impl Combined {
         self.logits.compute(t, |span| {
             let z = self.logits.values.rows(span);
             let first_column = column * self.blocks.v as i64;
-            let delta = self.coefficients.delta(&self.logits, span, first_column);
+            let delta = (self.coefficients).delta(self.logits.soft_cap(), span, first_column);
             t.softmax_delta(z, z, delta);
             if self.logits.ragged_columns() {
                 t.mask_columns(z, self.logits.columns_left(t, column), 0.0);

@@ -29,10 +29,10 @@ pub(crate) struct Coefficients {
 }
 
 impl Coefficients {
-    /// The delta of the rows of `span`, for logits whose first column is `first_column`.
+    /// The delta of the rows of `span`, for logits out of this soft cap whose first column is `first_column`.
     pub(super) fn delta<I: Copy>(
         &self,
-        logits: &Logits,
+        soft_cap: Option<f32>,
         span: Span<I>,
         first_column: I,
     ) -> Delta<I> {
@@ -48,7 +48,7 @@ impl Coefficients {
                 first_column,
             }),
             uniform: self.uniform.map(of),
-            soft_cap: logits.soft_cap(),
+            soft_cap,
         }
     }
 }
@@ -131,7 +131,7 @@ impl Kernel for DeltaChunk {
         let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
         self.logits.compute(t, |span| {
             let first_column = column * self.blocks.v as i64;
-            let delta = self.coefficients.delta(&self.logits, span, first_column);
+            let delta = (self.coefficients).delta(self.logits.soft_cap(), span, first_column);
             let out = self.out.rows(span);
             t.softmax_delta(out, self.logits.values.rows(span), delta);
             if self.logits.ragged_columns() {

@@ -1,13 +1,15 @@
 //! The forward kernel: statistics of each row of logits, and what an op makes of them.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Chunks};
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
+use super::row_chunk::stored_window;
 use super::{Head, HeadError};
+use crate::DType;
 use crate::kernels::softmax::{Fold, Statistics};
 use crate::ops::TileOps;
 use crate::program::Kernel;
-use crate::spec::{AxisId, KernelSpec, Semantics, SpecBuilder};
+use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{RowsRef, Span};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
@@ -49,20 +51,60 @@ impl Forward {
         rows_per_sub_tile: usize,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
+        Self::of_rows(name, head, blocks, rows_per_sub_tile, None, ending)
+    }
+
+    /// The kernel for one chunk of rows, which leaves their logits behind: an operand after those that
+    /// the logits are made of. The scalar operand is the chunk's first row block.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn storing(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        chunks: Chunks,
+        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
+    ) -> Result<Self, HeadError> {
+        let chunks = Some(chunks);
+        Self::of_rows(name, head, blocks, rows_per_sub_tile, chunks, ending)
+    }
+
+    fn of_rows(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        chunks: Option<Chunks>,
+        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
+    ) -> Result<Self, HeadError> {
         let mut spec = SpecBuilder::new(name);
-        let row_blocks = head.tokens.div_ceil(blocks.b);
+        let row_blocks = chunks.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let column_blocks = head.vocab.div_ceil(blocks.v);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
+        let row_block = match chunks {
+            None => rows.into(),
+            Some(_) => BlockIndex::from(rows) + spec.scalars("chunk", 1).at(0),
+        };
         let position = Position {
-            rows: rows.into(),
+            rows: row_block.clone(),
             columns: columns.into(),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
-        let ending = ending(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
+        let values = |spec: &mut SpecBuilder| match chunks {
+            None => spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]),
+            Some(chunks) => {
+                let window = stored_window(head, blocks, chunks, rows, columns);
+                spec.output_tile("logits", window)
+            }
+        };
+        let sub_tile = rows_per_sub_tile;
+        let logits = Logits::declare_in(&mut spec, head, blocks, sub_tile, position, values);
+        let ending = ending(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         Ok(Self {
             spec: spec.build()?,
             blocks,

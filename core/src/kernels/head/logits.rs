@@ -1,4 +1,4 @@
-//! The part all kernels on a head share: a block of logits, computed and never stored.
+//! The part all kernels on a head share that compute a block of logits.
 
 use super::Head;
 use super::blocks::Blocks;
@@ -39,6 +39,20 @@ impl Logits {
         rows_per_sub_tile: usize,
         position: Position,
     ) -> Self {
+        Self::declare_in(spec, head, blocks, rows_per_sub_tile, position, |spec| {
+            spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v])
+        })
+    }
+
+    /// The same with logits in the tile that `values` declares.
+    pub(super) fn declare_in(
+        spec: &mut SpecBuilder,
+        head: &Head,
+        blocks: Blocks,
+        rows_per_sub_tile: usize,
+        position: Position,
+        values: impl FnOnce(&mut SpecBuilder) -> TileRef,
+    ) -> Self {
         let (hidden, vocab) = (head.hidden, head.vocab);
         let x = x_window(spec, head, blocks, position.rows, position.hidden.into());
         let w = spec.input_tile(
@@ -57,7 +71,7 @@ impl Logits {
                 Blocked::new(DType::F32, [vocab], [blocks.v], [position.columns]).masked(),
             )
         });
-        let values = spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]);
+        let values = values(spec);
         Self {
             x,
             w,

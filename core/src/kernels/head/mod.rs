@@ -18,7 +18,8 @@
 //!
 //! What differs between ops is arithmetic on rows: what becomes of the statistics (`Ending`), and where the
 //! coefficients `P`, `Q`, `O`, `U` come from (`Coefficients`). Both are data. Two [strategies](Strategy) of the
-//! backward pass share the kernels.
+//! backward pass share the kernels. Where the cotangents are known before the forward pass, both passes may
+//! take the tokens in chunks instead and [store](Stored) the logits of one: three products, not four.
 
 mod blocks;
 mod combined;
@@ -29,6 +30,8 @@ mod per_row;
 mod products;
 mod program;
 pub mod reference;
+mod row_chunk;
+mod stored;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,6 +48,9 @@ pub(crate) use per_row::PerRow;
 pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
 pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
+pub use row_chunk::{StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient};
+pub use stored::Stored;
+pub(crate) use stored::StoredPasses;
 
 use crate::DType;
 use crate::program::ProgramError;

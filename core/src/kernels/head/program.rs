@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use super::blocks::{Chunks, Cores, Schedule};
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Forward, Head, HeadError, HiddenGradient,
-    PerRow, Strategy, WeightGradient,
+    PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Strategy,
+    WeightGradient,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -28,6 +29,14 @@ pub enum HeadKernel {
     WeightGradient(WeightGradient),
     /// Streaming: `dbias` of a chunk.
     BiasGradient(BiasGradient),
+    /// Stored: logits of a chunk of rows to delta.
+    StoredDelta(Box<StoredDelta>),
+    /// Stored: `dx` of a chunk of rows.
+    StoredHiddenGradient(StoredHiddenGradient),
+    /// Stored: `dw` of a chunk of rows.
+    StoredWeightGradient(StoredWeightGradient),
+    /// Stored: the share of `dbias` of a chunk of rows.
+    StoredBiasGradient(StoredBiasGradient),
 }
 
 impl Kernel for HeadKernel {
@@ -39,6 +48,10 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
             Self::BiasGradient(k) => k.spec(),
+            Self::StoredDelta(k) => k.spec(),
+            Self::StoredHiddenGradient(k) => k.spec(),
+            Self::StoredWeightGradient(k) => k.spec(),
+            Self::StoredBiasGradient(k) => k.spec(),
         }
     }
 
@@ -50,6 +63,10 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
             Self::BiasGradient(k) => k.body(t),
+            Self::StoredDelta(k) => k.body(t),
+            Self::StoredHiddenGradient(k) => k.body(t),
+            Self::StoredWeightGradient(k) => k.body(t),
+            Self::StoredBiasGradient(k) => k.body(t),
         }
     }
 }
@@ -95,8 +112,8 @@ pub(crate) fn launch<const N: usize>(
 /// The arrays that logits are made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadInputs {
-    x: ArrayId,
-    w: ArrayId,
+    pub(super) x: ArrayId,
+    pub(super) w: ArrayId,
     bias: Option<ArrayId>,
 }
 
@@ -131,24 +148,30 @@ pub(crate) struct Backward<'a, C> {
 }
 
 /// The outputs of a backward pass.
-struct Gradients {
-    dx: ArrayId,
-    dw: ArrayId,
-    dbias: Option<ArrayId>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gradients {
+    pub(super) dx: ArrayId,
+    pub(super) dw: ArrayId,
+    pub(super) dbias: Option<ArrayId>,
+}
+
+impl Gradients {
+    pub(super) fn declare(program: &mut Program<HeadKernel>, head: &Head) -> Self {
+        let (b, h, v) = (head.tokens, head.hidden, head.vocab);
+        let grad = head.grad_dtype();
+        let bias = head.options.bias;
+        Self {
+            dx: program.array(Role::Output, "dx", grad, [b, h]),
+            dw: program.array(Role::Output, "dw", grad, [h, v]),
+            dbias: bias.then(|| program.array(Role::Output, "dbias", DType::F32, [v])),
+        }
+    }
 }
 
 impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
     /// Adds the pass, to outputs `dx`, `dw`, (`dbias`).
     pub(crate) fn add(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
-        let head = self.head;
-        let (b, h, v) = (head.tokens, head.hidden, head.vocab);
-        let grad = head.grad_dtype();
-        let gradients = Gradients {
-            dx: program.array(Role::Output, "dx", grad, [b, h]),
-            dw: program.array(Role::Output, "dw", grad, [h, v]),
-            dbias: (head.options.bias)
-                .then(|| program.array(Role::Output, "dbias", DType::F32, [v])),
-        };
+        let gradients = Gradients::declare(program, self.head);
         match self.schedule.strategy {
             Strategy::Combined => self.combined(program, &gradients),
             Strategy::Streaming => self.streaming(program, &gradients),
@@ -207,7 +230,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
     ) -> Result<(), HeadError> {
         let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
-        let chunks = Chunks::new(head, blocks, schedule.chunk_columns);
+        let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
         let dims = chunks.delta_dims(head, blocks);
         let delta = program.array(Role::Temporary, "delta", head.delta_dtype(), dims);
         // dx is summed over chunks in f32; a gradient of that type can hold the sum itself.

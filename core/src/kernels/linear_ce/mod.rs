@@ -34,7 +34,9 @@
 mod program;
 pub mod reference;
 
-pub use super::head::{Blocks, Cache, HeadError, HeadKernel, Schedule, Strategy, candidates};
+pub use super::head::{
+    Blocks, Cache, HeadError, HeadKernel, Schedule, Stored, Strategy, candidates,
+};
 use super::head::{Head, HeadOptions};
 use crate::DType;
 use crate::program::Program;
@@ -206,6 +208,18 @@ impl LinearCe {
         schedule: &Schedule,
     ) -> Result<Program<HeadKernel>, HeadError> {
         program::both(self, schedule)
+    }
+
+    /// Both passes in one program that computes logits once, and stores those of a chunk of rows: the arrays
+    /// of [`Self::forward_and_backward`].
+    ///
+    /// # Errors
+    /// Blocks that the specs refuse.
+    pub fn forward_and_backward_stored(
+        &self,
+        stored: &Stored,
+    ) -> Result<Program<HeadKernel>, HeadError> {
+        program::stored(self, stored)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::DType;
 use crate::expr::{Expr, Int};
 use crate::kernels::head::{
     Backward, Coefficients, Ending, Forward, HeadError, HeadInputs, HeadKernel, Names, PerRow,
-    Schedule, launch, names,
+    Schedule, Stored, StoredPasses, launch, names,
 };
 use crate::kernels::softmax::Wanted;
 use crate::program::{ArrayId, Program, Role, Step};
@@ -98,6 +98,66 @@ pub(super) fn both(problem: &LinearCe, schedule: &Schedule) -> Result<Ce, HeadEr
     Ok(program)
 }
 
+pub(super) fn stored(problem: &LinearCe, stored: &Stored) -> Result<Ce, HeadError> {
+    let mut program = Program::new("linear_ce forward and backward, logits stored");
+    let inputs = Inputs::declare(&mut program, problem)?;
+    let outputs = Outputs::declare(&mut program, problem);
+    StoredPasses {
+        names: NAMES,
+        head: &problem.head,
+        stored,
+        inputs: inputs.head,
+        forward_vectors: outputs.vectors(&inputs),
+        ending: |rows: &mut PerRow<'_>| ending(problem, rows),
+        backward_vectors: backward_vectors(&mut program, problem, &inputs, outputs.lse)?,
+        coefficients: |rows: &mut PerRow<'_>| coefficients(problem, rows),
+    }
+    .add(&mut program)?;
+    outputs.reduce(&mut program, problem)?;
+    Ok(program)
+}
+
+/// What the forward pass writes for each token.
+struct Outputs {
+    token_loss: ArrayId,
+    lse: ArrayId,
+}
+
+impl Outputs {
+    fn declare(program: &mut Ce, problem: &LinearCe) -> Self {
+        let (role, name) = match problem.options.reduction {
+            Reduction::None => (Role::Output, "loss"),
+            _ => (Role::Temporary, "token_loss"),
+        };
+        let b = problem.tokens();
+        Self {
+            token_loss: program.array(role, name, DType::F32, [b]),
+            lse: program.array(Role::Output, "lse", DType::F32, [b]),
+        }
+    }
+
+    /// The operands of [`ending`].
+    fn vectors(&self, inputs: &Inputs) -> Vec<ArrayId> {
+        let vectors = [
+            Some(inputs.labels),
+            inputs.weight,
+            Some(self.token_loss),
+            Some(self.lse),
+        ];
+        vectors.into_iter().flatten().collect()
+    }
+
+    /// Adds the reduction of the losses, if there is one.
+    fn reduce(&self, program: &mut Ce, problem: &LinearCe) -> Result<(), HeadError> {
+        if problem.options.reduction != Reduction::None {
+            let to = program.array(Role::Output, "loss", DType::F32, [1]);
+            let from = self.token_loss;
+            program.push(Step::Total { from, to })?;
+        }
+        Ok(())
+    }
+}
+
 /// The forward pass; returns the logsumexp.
 fn add_forward(
     program: &mut Ce,
@@ -105,14 +165,7 @@ fn add_forward(
     schedule: &Schedule,
     inputs: &Inputs,
 ) -> Result<ArrayId, HeadError> {
-    let b = problem.tokens();
-    let reduced = problem.options.reduction != Reduction::None;
-    let (per_token, name) = match reduced {
-        true => (Role::Temporary, "token_loss"),
-        false => (Role::Output, "loss"),
-    };
-    let token_loss = program.array(per_token, name, DType::F32, [b]);
-    let lse = program.array(Role::Output, "lse", DType::F32, [b]);
+    let outputs = Outputs::declare(program, problem);
     let kernel = Forward::new(
         NAMES.forward,
         &problem.head,
@@ -120,25 +173,10 @@ fn add_forward(
         schedule.rows_per_sub_tile,
         |rows| ending(problem, rows),
     )?;
-    let vectors = [
-        Some(inputs.labels),
-        inputs.weight,
-        Some(token_loss),
-        Some(lse),
-    ];
-    program.push(launch(
-        HeadKernel::Forward(Box::new(kernel)),
-        inputs.head.operands().chain(vectors.into_iter().flatten()),
-        [],
-    ))?;
-    if reduced {
-        let to = program.array(Role::Output, "loss", DType::F32, [1]);
-        program.push(Step::Total {
-            from: token_loss,
-            to,
-        })?;
-    }
-    Ok(lse)
+    let operands = inputs.head.operands().chain(outputs.vectors(inputs));
+    program.push(launch(HeadKernel::Forward(Box::new(kernel)), operands, []))?;
+    outputs.reduce(program, problem)?;
+    Ok(outputs.lse)
 }
 
 /// Operands `labels`, (`weight`), `loss`, `lse`.
@@ -185,6 +223,25 @@ fn add_backward(
     inputs: &Inputs,
     lse: ArrayId,
 ) -> Result<(), HeadError> {
+    let vectors = backward_vectors(program, problem, inputs, lse)?;
+    Backward {
+        names: NAMES,
+        head: &problem.head,
+        schedule,
+        inputs: inputs.head,
+        vectors,
+        coefficients: |rows: &mut PerRow<'_>| coefficients(problem, rows),
+    }
+    .add(program)
+}
+
+/// The operands of [`coefficients`].
+fn backward_vectors(
+    program: &mut Ce,
+    problem: &LinearCe,
+    inputs: &Inputs,
+    lse: ArrayId,
+) -> Result<Vec<ArrayId>, HeadError> {
     let d_loss = cotangent(program, problem)?;
     let d_lse = program.array(Role::Input, "d_lse", DType::F32, [problem.tokens()]);
     let vectors = [
@@ -194,15 +251,7 @@ fn add_backward(
         Some(d_loss),
         Some(d_lse),
     ];
-    Backward {
-        names: NAMES,
-        head: &problem.head,
-        schedule,
-        inputs: inputs.head,
-        vectors: vectors.into_iter().flatten().collect(),
-        coefficients: |rows: &mut PerRow<'_>| coefficients(problem, rows),
-    }
-    .add(program)
+    Ok(vectors.into_iter().flatten().collect())
 }
 
 /// Operands `labels`, (`weight`), `lse`, `d_loss`, `d_lse`. A row of weight 0 keeps only its `d_lse`, even if

@@ -1,0 +1,376 @@
+//! The gradients of a chunk of rows whose logits are stored: delta in their place, and what becomes of it.
+//!
+//! Each array of logits or delta holds the chunk's rows from its own first row on, in whole blocks. The overhang of delta
+//! is 0, so that sums over it need no mask on this side.
+
+use super::blocks::{Blocks, Chunks};
+use super::delta::Coefficients;
+use super::logits::x_window;
+use super::per_row::{PerRow, compute};
+use super::{Head, HeadError};
+use crate::DType;
+use crate::ops::{Accumulate, Contract, Direction, TileOps};
+use crate::program::Kernel;
+use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
+use crate::view::{ColumnsRef, HbmRef, ScalarsRef, SemaphoreRef, Span, TileRef};
+
+/// `[rows, columns]` of the array that holds the logits of one chunk of rows.
+pub(super) fn stored_dims(head: &Head, blocks: Blocks, chunks: Chunks) -> [usize; 2] {
+    [chunks.blocks * blocks.b, blocks.whole(head)[2]]
+}
+
+/// A block of that array.
+pub(super) fn stored_window(
+    head: &Head,
+    blocks: Blocks,
+    chunks: Chunks,
+    rows: AxisId,
+    columns: AxisId,
+) -> Blocked {
+    Blocked::new(
+        DType::F32,
+        stored_dims(head, blocks, chunks),
+        [blocks.b, blocks.v],
+        [rows.into(), columns.into()],
+    )
+}
+
+/// Turns logits into delta, in place. Grid `(rows of the chunk, columns)`; the scalar operand is the
+/// chunk's first row block.
+#[derive(Clone, Debug)]
+pub struct StoredDelta {
+    spec: KernelSpec,
+    head: Head,
+    blocks: Blocks,
+    rows: AxisId,
+    columns: AxisId,
+    chunk: ScalarsRef,
+    coefficients: Coefficients,
+    logits: TileRef,
+    delta: TileRef,
+}
+
+impl StoredDelta {
+    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared,
+    /// then the logits and delta, one array.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let rows = spec.axis("rows", chunks.blocks, Semantics::Parallel);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let row_block = BlockIndex::from(rows) + chunk.at(0);
+        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
+        let window = stored_window(head, blocks, chunks, rows, columns);
+        let logits = spec.input_tile("logits", window.clone());
+        let delta = spec.output_tile("delta", window);
+        spec.alias(logits, delta);
+        Ok(Self {
+            spec: spec.build()?,
+            head: *head,
+            blocks,
+            rows,
+            columns,
+            chunk,
+            coefficients,
+            logits,
+            delta,
+        })
+    }
+}
+
+impl Kernel for StoredDelta {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        t.when(t.is_first(self.columns), || {
+            compute(t, &self.coefficients.prepare);
+        });
+        let (tokens, vocab) = (self.head.tokens, self.head.vocab);
+        let Blocks { b, v, .. } = self.blocks;
+        let first_column = t.program_id(self.columns) * v as i64;
+        let cap = self.head.options.soft_cap;
+        let delta = self.coefficients.delta(cap, Span::all(b), first_column);
+        t.softmax_delta(self.delta, self.logits, delta);
+        if !vocab.is_multiple_of(v) {
+            t.mask_columns(self.delta, t.index(vocab as i64) - first_column, 0.0);
+        }
+        if !tokens.is_multiple_of(b) {
+            let row = (t.program_id(self.rows) + t.scalar(self.chunk, 0)) * b as i64;
+            t.mask_rows(self.delta, t.index(tokens as i64) - row, 0.0);
+        }
+    }
+}
+
+/// `dx = delta w^T` for the rows of one chunk. Grid `(rows of the chunk, hidden, columns)`; the scalar
+/// operand is the chunk's first row block.
+#[derive(Clone, Debug)]
+pub struct StoredHiddenGradient {
+    spec: KernelSpec,
+    head: Head,
+    blocks: Blocks,
+    columns: AxisId,
+    delta: TileRef,
+    w: TileRef,
+    sum: TileRef,
+    dx: TileRef,
+}
+
+impl StoredHiddenGradient {
+    /// The kernel for `head`. Operands: `delta`, `w`, `dx`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let rows = spec.axis("rows", chunks.blocks, Semantics::Parallel);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let window = stored_window(head, blocks, chunks, rows, columns);
+        let delta = spec.input_tile("delta", window);
+        let w = spec.input_tile(
+            "w",
+            Blocked::new(
+                head.dtype,
+                [head.hidden, head.vocab],
+                [blocks.h, blocks.v],
+                [hidden.into(), columns.into()],
+            )
+            .masked(),
+        );
+        let dx = spec.output_tile(
+            "dx",
+            Blocked::new(
+                head.grad_dtype(),
+                [head.tokens, head.hidden],
+                [blocks.b, blocks.h],
+                [BlockIndex::from(rows) + chunk.at(0), hidden.into()],
+            )
+            .masked(),
+        );
+        let sum = match head.grad_dtype() {
+            DType::F32 => dx,
+            _ => spec.scratch_tile("dx_sum", DType::F32, [blocks.b, blocks.h]),
+        };
+        Ok(Self {
+            spec: spec.build()?,
+            head: *head,
+            blocks,
+            columns,
+            delta,
+            w,
+            sum,
+            dx,
+        })
+    }
+}
+
+impl Kernel for StoredHiddenGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let (vocab, v) = (self.head.vocab, self.blocks.v);
+        if !vocab.is_multiple_of(v) {
+            let left = t.index(vocab as i64) - t.program_id(self.columns) * v as i64;
+            t.mask_columns(self.w, left, 0.0);
+        }
+        let product = |accumulate| {
+            t.matmul(self.sum, self.delta, self.w, Contract::NT, accumulate);
+        };
+        t.when(t.is_first(self.columns), || product(Accumulate::Overwrite));
+        t.when(t.is_after_first(self.columns), || product(Accumulate::Add));
+        if self.sum != self.dx {
+            t.when(t.is_last(self.columns), || t.cast(self.dx, self.sum));
+        }
+    }
+}
+
+/// `dw += x^T delta` over the rows of one chunk, in f32 and in place. Grid `(hidden, columns, rows of the
+/// chunk)`. Scalars: the chunk's first row block, and how many of its blocks an earlier chunk has
+/// already added.
+#[derive(Clone, Debug)]
+pub struct StoredWeightGradient {
+    spec: KernelSpec,
+    head: Head,
+    blocks: Blocks,
+    rows: AxisId,
+    chunk: ScalarsRef,
+    x: TileRef,
+    delta: TileRef,
+    before: TileRef,
+    after: TileRef,
+}
+
+impl StoredWeightGradient {
+    /// The kernel for `head`. Operands: `x`, `delta`, `dw`, `dw` (input, then output).
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let hidden_blocks = head.hidden.div_ceil(blocks.h);
+        let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Parallel);
+        let rows = spec.axis("rows", chunks.blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 2);
+        let row_block = BlockIndex::from(rows) + chunk.at(0);
+        let x = x_window(&mut spec, head, blocks, row_block, hidden.into());
+        let window = stored_window(head, blocks, chunks, rows, columns);
+        let delta = spec.input_tile("delta", window);
+        let accumulator = Blocked::new(
+            DType::F32,
+            [head.hidden, head.vocab],
+            [blocks.h, blocks.v],
+            [hidden.into(), columns.into()],
+        )
+        .masked();
+        let before = spec.input_tile("dw_before", accumulator.clone());
+        let after = spec.output_tile("dw", accumulator);
+        spec.alias(before, after);
+        Ok(Self {
+            spec: spec.build()?,
+            head: *head,
+            blocks,
+            rows,
+            chunk,
+            x,
+            delta,
+            before,
+            after,
+        })
+    }
+}
+
+impl Kernel for StoredWeightGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let row = t.program_id(self.rows);
+        let row_block = row + t.scalar(self.chunk, 0);
+        let (tokens, b) = (self.head.tokens, self.blocks.b);
+        if !tokens.is_multiple_of(b) {
+            let left = t.index(tokens as i64) - row_block * b as i64;
+            t.mask_rows(self.x, left, 0.0);
+        }
+        let product = |accumulate| {
+            t.matmul(self.after, self.x, self.delta, Contract::TN, accumulate);
+        };
+        // Only the first chunk starts at block 0.
+        t.when(t.equals(row_block, t.index(0)), || {
+            product(Accumulate::Overwrite);
+        });
+        t.when(t.less_than(t.index(0), row_block), || {
+            t.when(t.is_first(self.rows), || t.cast(self.after, self.before));
+            t.when(t.less_than(t.scalar(self.chunk, 1), row + 1), || {
+                product(Accumulate::Add);
+            });
+        });
+    }
+}
+
+/// The sum of delta over the rows of one chunk, for `dbias`. Grid `(columns, rows of the chunk)`. Scalars:
+/// the chunk, and how many of its blocks an earlier chunk has already added.
+#[derive(Clone, Debug)]
+pub struct StoredBiasGradient {
+    spec: KernelSpec,
+    columns: AxisId,
+    rows: AxisId,
+    chunk: ScalarsRef,
+    delta: TileRef,
+    sum: ColumnsRef,
+    partials: HbmRef,
+    write: SemaphoreRef,
+}
+
+impl StoredBiasGradient {
+    /// The kernel for `head`. Operands: `delta`, and in f32 `dbias [chunks,1,V']`, of which it writes a chunk's row:
+    /// a matrix of its own, because a copy takes whole tiles.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let columns = spec.axis("columns", column_blocks, Semantics::Parallel);
+        let rows = spec.axis("rows", chunks.blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 2);
+        let window = stored_window(head, blocks, chunks, rows, columns);
+        let delta = spec.input_tile("delta", window);
+        let dims = [chunks.count, 1, blocks.whole(head)[2]];
+        let window = Blocked::by_copy(DType::F32, dims, [1, 1, blocks.v]);
+        let partials = spec.hbm("dbias", window);
+        let sum = spec.scratch_columns("dbias_tile", blocks.v);
+        let write = spec.semaphore("dbias_write");
+        Ok(Self {
+            spec: spec.build()?,
+            columns,
+            rows,
+            chunk,
+            delta,
+            sum,
+            partials,
+            write,
+        })
+    }
+}
+
+impl Kernel for StoredBiasGradient {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let row = t.program_id(self.rows);
+        let (covered, sum) = (t.scalar(self.chunk, 1), self.sum.as_tile(DType::F32));
+        t.when(t.equals(row, covered), || {
+            t.column_sum(self.sum, self.delta, Accumulate::Overwrite);
+        });
+        t.when(t.less_than(covered, row), || {
+            t.column_sum(self.sum, self.delta, Accumulate::Add);
+        });
+        t.when(t.is_last(self.rows), || {
+            let index = [
+                t.scalar(self.chunk, 0),
+                t.index(0),
+                t.program_id(self.columns),
+            ];
+            let block = self.partials.block(index);
+            t.start_copy(Direction::Store, block, sum, self.write);
+            t.wait(Direction::Store, block, sum, self.write);
+        });
+    }
+}

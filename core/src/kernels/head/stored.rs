@@ -1,0 +1,285 @@
+//! Both passes at once, with the logits of a chunk of rows stored in between.
+//!
+//! A backward pass of its own has to compute the logits again: four products. If the cotangents are known before the
+//! forward pass, a chunk of rows can be finished before the next one starts, and only its logits have to be kept:
+//!
+//! ```text
+//! for each chunk of rows
+//!     z     = x w                  stored, and folded into the statistics of its rows
+//!     delta = ... z ...            in the place of z
+//!     dx    = delta w^T            of these rows, complete
+//!     dw   += x^T delta
+//! ```
+//!
+//! Three products. The price is memory for `rows x V` logits in f32, and a pass over `w`, twice, and over `dw`, to read and to
+//! write it, for each chunk. A thread with `r` rows of a chunk saves `2 r` operations for each element of `w`, so it must have
+//! enough of them: [`Stored::for_cache`].
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::blocks::{Blocks, Cache, Chunks, check_sizes};
+use super::program::Gradients;
+use super::row_chunk::stored_dims;
+use super::{
+    Coefficients, Ending, Forward, Head, HeadError, HeadInputs, HeadKernel, Names, PerRow,
+    Schedule, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, launch,
+};
+use crate::DType;
+use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
+use crate::spec::Affine;
+
+/// How both passes are cut up that store the logits of a chunk of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stored {
+    /// Blocks of every kernel.
+    pub blocks: Blocks,
+    /// Rows of a chunk, at most (rounded to whole blocks, at least one).
+    pub chunk_rows: usize,
+    /// Rows whose softmax work follows their product at once; see the forward kernel.
+    pub rows_per_sub_tile: usize,
+}
+
+/// Columns of a block, at most: what blocks take less of memory is left to rows.
+const COLUMNS: usize = 384;
+
+impl Stored {
+    /// Bytes of logits that are stored at once for `head`.
+    pub fn bytes(&self, head: &Head) -> u128 {
+        let chunks = Chunks::of_rows(head, self.blocks, self.chunk_rows);
+        let [rows, columns] = stored_dims(head, self.blocks, chunks);
+        rows as u128 * columns as u128 * DType::F32.size_bytes() as u128
+    }
+
+    /// Chunks as large as the memory for them allows, in about the blocks of [`Schedule::for_cache`]; `None` where storing
+    /// does not pay: too few rows fit, or inputs are bf16 (their logits are quick to compute again) and `dw` would have to be
+    /// summed outside of its own array.
+    pub fn for_cache(head: &Head, cache: &Cache) -> Option<Self> {
+        if [head.dtype, head.grad_dtype()] != [DType::F32; 2] {
+            return None;
+        }
+        let streaming = Schedule::for_cache(head, cache);
+        let Blocks { b, h, v } = streaming.backward;
+        let v = v.min(COLUMNS / cache.column_multiple * cache.column_multiple);
+        let v = v.max(cache.column_multiple);
+        // A row takes its logits, and its part of a packed block of x and of one of logits; besides there is a block of w
+        // or dw.
+        let words = cache.stored_bytes / DType::F32.size_bytes();
+        let row_words = head.vocab.next_multiple_of(v) + h + v;
+        let most_rows = words.saturating_sub(h * v) / row_words;
+        let whole = if most_rows < b { cache.row_multiple } else { b };
+        let most_rows = most_rows / whole * whole;
+        if most_rows == 0 {
+            return None;
+        }
+        // All threads have as many rows as any other, and so have all chunks.
+        let parts = |size: usize, at_most: usize| size.div_ceil(size.div_ceil(at_most));
+        let chunks = head.tokens.div_ceil(most_rows * cache.threads);
+        let rows = head.tokens.div_ceil(chunks * cache.threads);
+        if chunks > 1 && rows < least_rows(cache) {
+            return None;
+        }
+        let rows = rows.next_multiple_of(cache.row_multiple);
+        let b = parts(rows, b).next_multiple_of(cache.row_multiple);
+        Some(Self {
+            blocks: Blocks { b, h, v },
+            chunk_rows: cache.threads * rows.next_multiple_of(b),
+            rows_per_sub_tile: streaming.rows_per_sub_tile,
+        })
+    }
+
+    fn check(&self) -> Result<(), HeadError> {
+        check_sizes([
+            ("block b", self.blocks.b),
+            ("block h", self.blocks.h),
+            ("block v", self.blocks.v),
+            ("chunk rows", self.chunk_rows),
+            ("rows per sub-tile", self.rows_per_sub_tile),
+        ])
+    }
+}
+
+/// Rows of a thread from which on the product that is saved takes longer than the bytes that are moved for it.
+const fn least_rows(cache: &Cache) -> usize {
+    // Of f32: w for logits and for dx, dw to read and to write. Two operations for each row.
+    4 * DType::F32.size_bytes() * cache.operations_per_byte / 2
+}
+
+/// Both passes: from what becomes of the statistics to the gradients.
+pub(crate) struct StoredPasses<'a, E, C> {
+    pub(crate) names: Names,
+    pub(crate) head: &'a Head,
+    pub(crate) stored: &'a Stored,
+    pub(crate) inputs: HeadInputs,
+    /// The vectors of the ending, in the order in which they are declared.
+    pub(crate) forward_vectors: Vec<ArrayId>,
+    /// Declares the ending.
+    pub(crate) ending: E,
+    /// The vectors of the coefficients, in the order in which they are declared.
+    pub(crate) backward_vectors: Vec<ArrayId>,
+    /// Declares the coefficients.
+    pub(crate) coefficients: C,
+}
+
+impl<E, C> StoredPasses<'_, E, C>
+where
+    E: FnOnce(&mut PerRow<'_>) -> Ending,
+    C: FnOnce(&mut PerRow<'_>) -> Coefficients,
+{
+    /// Adds the passes, to outputs `dx`, `dw`, (`dbias`) and what the ending writes.
+    pub(crate) fn add(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
+        self.stored.check()?;
+        let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
+        let chunks = Chunks::of_rows(head, blocks, self.stored.chunk_rows);
+        let gradients = Gradients::declare(program, head);
+        let dims = stored_dims(head, blocks, chunks);
+        let stored = program.array(Role::Temporary, "logits", DType::F32, dims);
+        // dw is summed over chunks in f32; a gradient of that type can hold the sum itself.
+        let dw = match head.grad_dtype() {
+            DType::F32 => gradients.dw,
+            _ => {
+                let dims = [head.hidden, head.vocab];
+                program.array(Role::Temporary, "dw_sum", DType::F32, dims)
+            }
+        };
+        let (first, covered) = (chunks.first(), chunks.covered());
+        let forward = Forward::storing(
+            names.forward,
+            head,
+            blocks,
+            self.stored.rows_per_sub_tile,
+            chunks,
+            self.ending,
+        )?;
+        let delta = StoredDelta::new(names.delta, head, blocks, chunks, self.coefficients)?;
+        let make_dx = StoredHiddenGradient::new(names.dx, head, blocks, chunks)?;
+        let make_dw = StoredWeightGradient::new(names.dw, head, blocks, chunks)?;
+        let of_forward = self.inputs.operands().chain([stored]);
+        let mut body = alloc::vec![
+            launch(
+                HeadKernel::Forward(Box::new(forward)),
+                of_forward.chain(self.forward_vectors),
+                [first.clone()],
+            ),
+            launch(
+                HeadKernel::StoredDelta(Box::new(delta)),
+                self.backward_vectors.into_iter().chain([stored, stored]),
+                [first.clone()],
+            ),
+            launch(
+                HeadKernel::StoredHiddenGradient(make_dx),
+                [stored, self.inputs.w, gradients.dx],
+                [first.clone()],
+            ),
+            launch(
+                HeadKernel::StoredWeightGradient(make_dw),
+                [self.inputs.x, stored, dw, dw],
+                [first, covered.clone()],
+            ),
+        ];
+        let dbias = match gradients.dbias {
+            None => None,
+            Some(to) => {
+                let dims = [chunks.count, 1, blocks.whole(head)[2]];
+                let from = program.array(Role::Temporary, "dbias_partials", DType::F32, dims);
+                let make_dbias = StoredBiasGradient::new(names.dbias, head, blocks, chunks)?;
+                body.push(launch(
+                    HeadKernel::StoredBiasGradient(make_dbias),
+                    [stored, from],
+                    [Affine::Variable(LoopCounter), covered],
+                ));
+                Some((from, to))
+            }
+        };
+        let count = chunks.count;
+        program.push(Step::Loop { count, body })?;
+        let dw = (dw != gradients.dw).then_some((dw, gradients.dw));
+        for (from, to) in [dw, dbias].into_iter().flatten() {
+            program.push(Step::Gather { from, to })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::head::HeadOptions;
+
+    fn cache(threads: usize) -> Cache {
+        Cache {
+            bytes: 2 << 20,
+            threads,
+            row_multiple: 32,
+            column_multiple: 96,
+            panel_bytes: 4 << 20,
+            chunk_bytes: threads * (8 << 20),
+            stored_bytes: 48 << 20,
+            operations_per_byte: 32,
+        }
+    }
+
+    fn head(dims: [usize; 3], dtype: DType) -> Head {
+        Head::new(dims, dtype, None, HeadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_stored_keeps_to_its_bound_and_has_enough_rows() {
+        let mut stored_some = 0;
+        for tokens in [1, 15, 16, 333, 512, 1000, 1024, 4096] {
+            for (hidden, vocab) in [(8, 50), (512, 9000), (1024, 32768), (2048, 128_256)] {
+                for threads in [1, 2, 3, 16] {
+                    let (head, cache) = (head([tokens, hidden, vocab], DType::F32), cache(threads));
+                    let Some(stored) = Stored::for_cache(&head, &cache) else {
+                        continue;
+                    };
+                    stored_some += 1;
+                    let Blocks { b, h, v } = stored.blocks;
+                    let chunks = Chunks::of_rows(&head, stored.blocks, stored.chunk_rows);
+                    let [rows, _] = stored_dims(&head, stored.blocks, chunks);
+                    let of_thread = (chunks.blocks.div_ceil(threads) * b) as u128;
+                    let packed = (of_thread * (h + v) as u128 + (h * v) as u128) * 4;
+                    let bytes = stored.bytes(&head) + threads as u128 * packed;
+                    assert!(
+                        bytes <= (threads * cache.stored_bytes) as u128,
+                        "{stored:?}"
+                    );
+                    let enough = rows >= threads * least_rows(&cache);
+                    assert!(chunks.count == 1 || enough, "{stored:?}");
+                }
+            }
+        }
+        assert!(stored_some > 40, "{stored_some}");
+    }
+
+    #[test]
+    fn logits_are_stored_where_it_pays() {
+        let stored = |dims, dtype, threads| {
+            let found = Stored::for_cache(&head(dims, dtype), &cache(threads));
+            found.map(|stored| stored.chunk_rows)
+        };
+        let f32_rows = |dims, threads| stored(dims, DType::F32, threads);
+        assert_eq!(f32_rows([1024, 1024, 32768], 1), Some(352));
+        assert_eq!(f32_rows([1024, 1024, 32768], 2), Some(512));
+        assert_eq!(
+            f32_rows([2048, 512, 128_256], 2),
+            None,
+            "64 rows of a thread"
+        );
+        assert_eq!(stored([64, 64, 512], DType::Bf16, 1), None, "bf16");
+    }
+
+    #[test]
+    fn a_part_of_size_zero_is_named() {
+        let stored = Stored {
+            blocks: Blocks { b: 8, h: 8, v: 8 },
+            chunk_rows: 0,
+            rows_per_sub_tile: 8,
+        };
+        let error = stored.check().unwrap_err();
+        assert_eq!(
+            alloc::format!("{error}"),
+            "chunk rows is 0; block sizes, cores and chunks must be at least 1"
+        );
+    }
+}
