@@ -99,7 +99,7 @@ impl<'a> Head<'a> {
         outputs: [(&'static str, usize); N],
     ) -> Result<[Vec<f32>; N], Error> {
         let program = self.op(op)?.forward(&self.schedule_for(cpu, op)?)?;
-        run_to_vectors(cpu, &program, &self.inputs(inputs)?, outputs)
+        run_to_vectors(cpu, &program, &self.inputs(inputs)?, outputs, Vec::new())
     }
 
     /// Runs the backward pass.

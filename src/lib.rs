@@ -43,7 +43,9 @@ pub use linear_ce::{
 };
 pub use tilecast_core as core;
 pub use tilecast_core::DType;
-pub use tilecast_core::kernels::linear_ce::{Blocks, Options, Reduction, Schedule, Strategy};
+pub use tilecast_core::kernels::linear_ce::{
+    Blocks, Options, Reduction, Schedule, Stored, Strategy,
+};
 pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;
 pub use tilecast_cpu::array::ArrayMut;

@@ -3,7 +3,9 @@
 use half::bf16;
 use thiserror::Error;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{self as kernel, HeadError, Options, Reduction, Schedule};
+use tilecast_core::kernels::linear_ce::{
+    self as kernel, HeadError, Options, Reduction, Schedule, Stored,
+};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
 use tilecast_cpu::simd::prefer_large_pages;
@@ -106,7 +108,7 @@ impl From<LogitsError> for Error {
 }
 
 /// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then
-/// call [`LinearCe::forward`] and [`LinearCe::backward`]; nothing is computed before.
+/// call [`LinearCe::forward`] and [`LinearCe::backward`], or [`LinearCe::forward_and_backward`]; nothing is computed before.
 pub fn linear_ce<'a>(x: Matrix<'a>, w: Matrix<'a>, labels: &'a [i32]) -> LinearCe<'a> {
     LinearCe {
         x,
@@ -116,6 +118,7 @@ pub fn linear_ce<'a>(x: Matrix<'a>, w: Matrix<'a>, labels: &'a [i32]) -> LinearC
         weight: None,
         options: Options::default(),
         schedule: None,
+        stored: None,
         cpu: Cpu::new(),
     }
 }
@@ -130,6 +133,7 @@ pub struct LinearCe<'a> {
     weight: Option<&'a [f32]>,
     options: Options,
     schedule: Option<Schedule>,
+    stored: Option<Stored>,
     cpu: Cpu,
 }
 
@@ -328,9 +332,16 @@ impl<'a> LinearCe<'a> {
         self
     }
 
-    /// Block sizes and strategy; by default chosen for this machine.
+    /// Block sizes and strategy; by default chosen for this machine. With it
+    /// [`LinearCe::forward_and_backward`] stores no logits.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
-        self.schedule = Some(schedule);
+        (self.schedule, self.stored) = (Some(schedule), None);
+        self
+    }
+
+    /// How many logits [`LinearCe::forward_and_backward`] stores, and block sizes; by default chosen for this machine.
+    pub fn stored(mut self, stored: Stored) -> Self {
+        self.stored = Some(stored);
         self
     }
 
@@ -347,13 +358,9 @@ impl<'a> LinearCe<'a> {
     /// anything is computed.
     pub fn forward(&self) -> Result<Forward, Error> {
         let problem = self.problem()?;
-        let len = match self.options.reduction {
-            Reduction::None => problem.tokens(),
-            _ => 1,
-        };
         let program = problem.forward(&self.schedule_for(&problem))?;
-        let outputs = [("loss", len), ("lse", problem.tokens())];
-        let [loss, lse] = run_to_vectors(&self.cpu, &program, &self.inputs()?, outputs)?;
+        let outputs = self.forward_outputs(&problem);
+        let [loss, lse] = run_to_vectors(&self.cpu, &program, &self.inputs()?, outputs, vec![])?;
         Ok(Forward { loss, lse })
     }
 
@@ -380,14 +387,8 @@ impl<'a> LinearCe<'a> {
         out: GradientsMut<'_>,
     ) -> Result<(), Error> {
         let problem = self.problem()?;
-        let b = problem.tokens();
-        let losses = match self.options.reduction {
-            Reduction::None => b,
-            _ => 1,
-        };
-        let d_loss = or_filled(cotangents.d_loss, 1.0, losses);
-        let d_lse = or_filled(cotangents.d_lse, 0.0, b);
         let mut inputs = self.inputs()?;
+        let [d_loss, d_lse] = self.cotangents(&problem, cotangents);
         inputs.extend([
             ("lse", vector(lse)?),
             ("d_loss", vector(&d_loss)?),
@@ -396,6 +397,71 @@ impl<'a> LinearCe<'a> {
         let program = problem.backward(&self.schedule_for(&problem))?;
         self.cpu.run(&program, &inputs, out.outputs()?)?;
         Ok(())
+    }
+
+    /// Loss, logsumexp and gradients in one call, where the cotangents do not depend on the loss. The logits then need not be
+    /// computed again: those of a chunk of tokens are stored, in f32 and at most 48 MiB per thread with everything else
+    /// that is beyond inputs and outputs. Where that is too few tokens to pay, and for bf16, the passes are
+    /// those of [`LinearCe::forward`] and [`LinearCe::backward`].
+    ///
+    /// # Errors
+    /// As for [`LinearCe::forward`].
+    pub fn forward_and_backward(
+        &self,
+        cotangents: Cotangents<'_>,
+    ) -> Result<(Forward, Gradients), Error> {
+        let problem = self.problem()?;
+        let dims = [problem.tokens(), problem.hidden(), problem.vocab()];
+        let mut gradients = Gradients::zeros(dims, problem.grad_dtype(), self.bias.is_some());
+        let forward = self.forward_and_backward_into(cotangents, gradients.as_arrays(dims)?)?;
+        Ok((forward, gradients))
+    }
+
+    /// Like [`LinearCe::forward_and_backward`], with the gradients in memory of the caller, of any strides.
+    ///
+    /// # Errors
+    /// As for [`LinearCe::forward`], and if an output has another shape or type.
+    pub fn forward_and_backward_into(
+        &self,
+        cotangents: Cotangents<'_>,
+        out: GradientsMut<'_>,
+    ) -> Result<Forward, Error> {
+        let problem = self.problem()?;
+        let mut inputs = self.inputs()?;
+        let [d_loss, d_lse] = self.cotangents(&problem, cotangents);
+        inputs.extend([("d_loss", vector(&d_loss)?), ("d_lse", vector(&d_lse)?)]);
+        let stored = match self.schedule {
+            None => Stored::for_cache(problem.head(), &self.cpu.cache()),
+            Some(_) => None,
+        };
+        let program = match self.stored.or(stored) {
+            Some(stored) => problem.forward_and_backward_stored(&stored)?,
+            None => problem.forward_and_backward(&self.schedule_for(&problem))?,
+        };
+        let (outputs, gradients) = (self.forward_outputs(&problem), out.outputs()?);
+        let [loss, lse] = run_to_vectors(&self.cpu, &program, &inputs, outputs, gradients)?;
+        Ok(Forward { loss, lse })
+    }
+
+    /// Number of losses.
+    fn losses(&self, problem: &kernel::LinearCe) -> usize {
+        match self.options.reduction {
+            Reduction::None => problem.tokens(),
+            _ => 1,
+        }
+    }
+
+    /// Loss and logsumexp, with their lengths.
+    fn forward_outputs(&self, problem: &kernel::LinearCe) -> [(&'static str, usize); 2] {
+        [("loss", self.losses(problem)), ("lse", problem.tokens())]
+    }
+
+    /// The cotangents of loss and logsumexp, given or not.
+    fn cotangents(&self, problem: &kernel::LinearCe, given: Cotangents<'_>) -> [Vec<f32>; 2] {
+        [
+            or_filled(given.d_loss, 1.0, self.losses(problem)),
+            or_filled(given.d_lse, 0.0, problem.tokens()),
+        ]
     }
 
     /// The op on these shapes.

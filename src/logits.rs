@@ -59,7 +59,7 @@ impl Setting {
         outputs: [(&'static str, usize); N],
     ) -> Result<[Vec<f32>; N], Error> {
         inputs.push(("logits", logits.array.clone()));
-        run_to_vectors(&self.cpu, program, &inputs, outputs)
+        run_to_vectors(&self.cpu, program, &inputs, outputs, Vec::new())
     }
 
     /// Runs a backward pass.
@@ -86,9 +86,10 @@ pub(crate) fn run_to_vectors<K: Kernel + Sync, const N: usize>(
     program: &Program<K>,
     inputs: &[(&'static str, ArrayRef<'_>)],
     outputs: [(&'static str, usize); N],
+    others: Vec<(&'static str, ArrayMut<'_>)>,
 ) -> Result<[Vec<f32>; N], Error> {
     let mut results = outputs.map(|(_, len)| vec![0.0; len]);
-    let mut bound = Vec::new();
+    let mut bound = others;
     for ((name, len), result) in outputs.iter().zip(&mut results) {
         bound.push((*name, ArrayMut::new(&mut result[..], &[*len])?));
     }

@@ -2,12 +2,14 @@
 
 use half::bf16;
 use tilecast::{
-    Cotangents, Cpu, DType, Gradient, LinearCe, Matrix, Reduction, Schedule, Strategy, linear_ce,
+    Cotangents, Cpu, DType, Forward, Gradient, Gradients, LinearCe, Matrix, Reduction, Schedule,
+    Strategy, linear_ce,
 };
 use tilecast_cpu::simd::{Arithmetic, Level, Simd};
 
 use crate::case::{Case, Data, round_to};
 use crate::simulated::Simulated;
+use crate::storing::Storing;
 
 /// Results of a forward and a backward pass, row-major and widened.
 #[derive(Clone, PartialEq, Debug)]
@@ -66,6 +68,11 @@ pub trait Backend {
         None
     }
 
+    /// The strategies that it has for the backward pass.
+    fn strategies(&self) -> &'static [Strategy] {
+        &Strategy::ALL
+    }
+
     /// Loss, logsumexp and gradients.
     ///
     /// # Errors
@@ -74,12 +81,19 @@ pub trait Backend {
 }
 
 /// All columns: the naive evaluation in f32, the simulator on the printed Mosaic text, and the CPU at
-/// every instruction set, on one thread and on several.
+/// every instruction set, on one thread and on several; simulator and CPU also with both passes in one, which
+/// stores logits.
 pub fn columns() -> Vec<Box<dyn Backend>> {
-    let mut columns: Vec<Box<dyn Backend>> = vec![Box::new(Rounding), Box::new(Simulated)];
+    let mut columns: Vec<Box<dyn Backend>> = vec![
+        Box::new(Rounding),
+        Box::new(Simulated),
+        Box::new(Storing(Simulated)),
+    ];
     for level in Level::ALL {
         for threads in [1, 3] {
-            columns.push(Box::new(OnCpu { level, threads }));
+            let cpu = OnCpu { level, threads };
+            columns.push(Box::new(cpu));
+            columns.push(Box::new(Storing(cpu)));
         }
     }
     columns
@@ -147,26 +161,35 @@ impl Backend for OnCpu {
             let gradients = op
                 .backward(&forward.lse, cotangents)
                 .map_err(|error| error.to_string())?;
-            let dtype = case.problem().grad_dtype();
-            for (name, gradient) in [("dx", &gradients.dx), ("dw", &gradients.dw)] {
-                let got = match gradient {
-                    Gradient::F32(_) => DType::F32,
-                    Gradient::Bf16(_) => DType::Bf16,
-                };
-                if got != dtype {
-                    return Err(format!("{name} is {got}, not {dtype}"));
-                }
-            }
-            Ok(Outputs {
-                loss: forward.loss,
-                lse: forward.lse,
-                dx: gradients.dx.to_f32(),
-                dw: gradients.dw.to_f32(),
-                dbias: gradients.dbias.unwrap_or_default(),
-                delta: held_delta(&case, strategy),
-            })
+            outputs(&case, (forward, gradients), held_delta(&case, strategy))
         })
     }
+}
+
+/// Checks the types of the gradients.
+pub(crate) fn outputs(
+    case: &Case,
+    (forward, gradients): (Forward, Gradients),
+    delta: DType,
+) -> Result<Outputs, String> {
+    let dtype = case.problem().grad_dtype();
+    for (name, gradient) in [("dx", &gradients.dx), ("dw", &gradients.dw)] {
+        let got = match gradient {
+            Gradient::F32(_) => DType::F32,
+            Gradient::Bf16(_) => DType::Bf16,
+        };
+        if got != dtype {
+            return Err(format!("{name} is {got}, not {dtype}"));
+        }
+    }
+    Ok(Outputs {
+        loss: forward.loss,
+        lse: forward.lse,
+        dx: gradients.dx.to_f32(),
+        dw: gradients.dw.to_f32(),
+        dbias: gradients.dbias.unwrap_or_default(),
+        delta,
+    })
 }
 
 /// Runs `body` on the op of a case, as a user would set it up.

@@ -20,6 +20,7 @@
 //! | [`logits`] | the same for the ops on given logits |
 //! | [`linear`] | the same for these ops on the logits of a head |
 //! | [`simulated`] | the column that runs the printed Mosaic text |
+//! | [`storing`] | the columns of both passes in one |
 //! | [`oracle`] | expected values with their tolerances |
 //! | [`tolerance`] | a tolerance and where it comes from |
 //! | [`report`] | what is printed when values differ |
@@ -31,18 +32,18 @@ pub mod logits;
 pub mod oracle;
 pub mod report;
 pub mod simulated;
+pub mod storing;
 pub mod tolerance;
-
-use tilecast::Strategy;
 
 pub use backend::{Backend, OnCpu, Outputs, Rounding, columns};
 pub use case::{Case, Data};
 pub use oracle::Oracle;
 pub use report::Mismatch;
 pub use simulated::Simulated;
+pub use storing::Storing;
 pub use tolerance::{Tolerance, bf16_unit, f32_unit};
 
-/// Runs a case on a backend with both strategies.
+/// Runs a case on a backend with all its strategies.
 ///
 /// # Errors
 /// A report of everything that differs.
@@ -66,7 +67,7 @@ pub fn check_against(
         return Ok(());
     }
     let mut reports = Vec::new();
-    for strategy in Strategy::ALL {
+    for &strategy in backend.strategies() {
         let place = format!("{} on {}, {}", case.name, backend.name(), strategy.name());
         match backend.run(case, strategy, data) {
             Err(error) => reports.push(format!("{place}: {error}")),

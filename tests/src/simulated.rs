@@ -2,7 +2,7 @@
 
 use half::bf16;
 use tilecast::{DType, Options, Schedule, Strategy};
-use tilecast_core::kernels::linear_ce::LinearCe;
+use tilecast_core::kernels::linear_ce::{HeadError, LinearCe};
 use tilecast_sim::execute::{Array, ExecuteError, Options as Execute};
 use tilecast_sim::interpretation::{
     Interpretation, default_target, delta_operand_dtype, multiplications, raised, smallest_schedule,
@@ -11,7 +11,7 @@ use tilecast_sim::interpretation::{
 use crate::backend::{Backend, Outputs};
 use crate::case::{Case, Data};
 
-/// Multiplications of all four products that are still quick to interpret: a second or two.
+/// Multiplications of all products that are still quick to interpret: a second or two.
 const QUICK: u128 = 240_000_000;
 
 /// The kernels as the TPU compiler gets them, interpreted.
@@ -52,13 +52,29 @@ fn run(
     strategy: Strategy,
     data: &Data,
 ) -> Result<Outputs, Box<dyn std::error::Error>> {
+    let problem = problem(case)?;
+    let schedule = Simulated::schedule(case, strategy);
+    let arrays = arrays(case, data)?;
+    let kernels = Interpretation::new(&problem, &schedule, true)?;
+    let options = Execute::default();
+    let mut found = kernels.forward(&arrays, &options)?;
+    found.extend(kernels.backward(&arrays, &found, &options)?);
+    Ok(outputs(&problem, &found, strategy))
+}
+
+/// The op of a case, with the type of delta that the library takes.
+pub(crate) fn problem(case: &Case) -> Result<LinearCe, HeadError> {
     let [b, h, v] = case.shape;
     let options = Options {
         delta_dtype: Some(case.delta_dtype()),
         ..case.options
     };
-    let problem = LinearCe::new(b, h, v, case.dtype, options)?;
-    let schedule = Simulated::schedule(case, strategy);
+    LinearCe::new(b, h, v, case.dtype, options)
+}
+
+/// The inputs of both passes, by name.
+pub(crate) fn arrays(case: &Case, data: &Data) -> Result<Vec<(&'static str, Array)>, ExecuteError> {
+    let [b, h, v] = case.shape;
     let matrix = |values: &[f32], dims: [usize; 2]| -> Result<Array, ExecuteError> {
         match case.dtype {
             DType::Bf16 => {
@@ -69,7 +85,7 @@ fn run(
         }
     };
     let vector = |values: &[f32]| Array::new(values.to_vec(), &[values.len()]);
-    let arrays = vec![
+    Ok(vec![
         ("x", matrix(&data.x, [b, h])?),
         ("w", matrix(&data.w, [h, v])?),
         ("bias", vector(&data.bias)?),
@@ -77,22 +93,25 @@ fn run(
         ("weight", vector(&data.weight)?),
         ("d_loss", vector(&data.d_loss)?),
         ("d_lse", vector(&data.d_lse)?),
-    ];
-    let kernels = Interpretation::new(&problem, &schedule, true)?;
-    let options = Execute::default();
-    let forward = kernels.forward(&arrays, &options)?;
-    let backward = kernels.backward(&arrays, &forward, &options)?;
+    ])
+}
+
+/// What was found, by name.
+pub(crate) fn outputs(
+    problem: &LinearCe,
+    found: &[(&'static str, Array)],
+    strategy: Strategy,
+) -> Outputs {
     let output = |name: &str| -> Vec<f32> {
-        let mut outputs = forward.iter().chain(&backward);
-        let found = outputs.find(|output| output.0 == name);
+        let found = found.iter().find(|output| output.0 == name);
         found.map_or_else(Vec::new, |(_, array)| array.to_f32())
     };
-    Ok(Outputs {
+    Outputs {
         loss: output("loss"),
         lse: output("lse"),
         dx: output("dx"),
         dw: output("dw"),
         dbias: output("dbias"),
         delta: delta_operand_dtype(problem.head(), strategy),
-    })
+    }
 }

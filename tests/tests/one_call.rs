@@ -1,0 +1,69 @@
+//! Both passes in one call: the numbers do not depend on threads, and are right whether logits are stored or not. Every
+//! case of the suite runs with stored logits as well: they are columns of it.
+
+use tilecast::{Cotangents, DType, Options, Reduction, Strategy};
+use tilecast_tests::backend::with_op;
+use tilecast_tests::{Backend, Case, OnCpu, Oracle, Outputs, Storing};
+
+fn everything() -> Options {
+    Options {
+        soft_cap: Some(6.0),
+        z_loss: 1e-2,
+        label_smoothing: 0.1,
+        ignore_index: Some(-100),
+        bias: true,
+        weight: true,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
+    let ragged = Case::new("ragged", [37, 24, 50]).blocks([8, 10, 16]);
+    let ragged = ragged.options(everything());
+    let many_chunks = Case::new("many chunks", [97, 12, 30]).blocks([4, 12, 8]);
+    for case in [ragged.clone(), ragged.bf16(), many_chunks] {
+        let data = case.data();
+        let run = |threads| {
+            let storing = Storing(OnCpu::best(threads));
+            let [strategy] = storing.strategies() else {
+                panic!("storing has one strategy");
+            };
+            storing.run(&case, *strategy, &data).unwrap()
+        };
+        let one = run(1);
+        for threads in 1..=5 {
+            assert!(run(threads).identical(&one), "{case:?} on {threads}");
+        }
+    }
+}
+
+#[test]
+fn what_the_library_chooses_is_right_on_any_number_of_threads() {
+    let case = Case::new("one call", [130, 33, 75]).options(everything());
+    let mean = case.clone().reduction(Reduction::Mean);
+    for case in [case.clone(), case.bf16(), mean.clone(), mean.bf16()] {
+        let data = case.data();
+        let oracle = Oracle::new(&case, &data);
+        for threads in [1, 2, 3, 7] {
+            let cotangents = Cotangents {
+                d_loss: Some(&data.d_loss),
+                d_lse: Some(&data.d_lse),
+            };
+            let outputs = with_op(&case, Strategy::Streaming, &data, |op| {
+                let op = op.on(OnCpu::best(threads).cpu().unwrap());
+                let (forward, gradients) = op.forward_and_backward(cotangents).unwrap();
+                Ok(Outputs {
+                    loss: forward.loss,
+                    lse: forward.lse,
+                    dx: gradients.dx.to_f32(),
+                    dw: gradients.dw.to_f32(),
+                    dbias: gradients.dbias.unwrap_or_default(),
+                    delta: DType::F32,
+                })
+            });
+            let found = oracle.compare(&outputs.unwrap());
+            assert_eq!(found, [], "{case:?} on {threads}");
+        }
+    }
+}
