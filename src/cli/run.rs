@@ -10,7 +10,7 @@ use tilecast::core::target::Target;
 use tilecast::cpu::simd::{Level, Simd};
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{Interpretation, default_target, smallest_schedule};
-use tilecast::{Blocks, Cpu, DType, Gradient, Reduction, Schedule, Strategy};
+use tilecast::{Blocks, Cpu, DType, Gradient, Reduction, Schedule, Stored, Strategy};
 
 use super::Outcome;
 use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level, parse_target};
@@ -21,7 +21,7 @@ use super::logits::{self, LogitsArgs};
 use super::memory;
 use super::output::{json_text, print, warn};
 use super::sizes::Sizes;
-use super::solve::{Results, on_cpu, on_sim, with_reference};
+use super::solve::{Results, on_cpu, on_sim, storing_on_cpu, with_reference};
 use super::tensors::{self, Dtype, Tensor};
 use super::tpu::{self, TpuArgs};
 
@@ -84,6 +84,10 @@ pub(crate) struct Args {
     /// Streaming: columns of the vocabulary whose delta is held at once, at most [default: chosen]
     #[arg(long, help_heading = "Schedule", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     chunk_columns: Option<u32>,
+    /// linear-ce on the cpu: both passes in one, which stores the logits of a chunk of tokens instead of computing them
+    /// again, up to 48 MiB per thread, where that is faster
+    #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "strategy", "chunk_columns"])]
+    store_logits: bool,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
@@ -178,6 +182,7 @@ impl Args {
                 &[Backend::Cpu, Backend::Reference, Backend::Sim],
                 self.chunk_columns.is_some(),
             ),
+            ("--store-logits", CPU, self.store_logits),
             ("--target", &[Backend::Sim], interpreter.target.is_some()),
             ("--seed", &[Backend::Sim], interpreter.seed.is_some()),
             ("--libtpu", &[Backend::Tpu], self.tpu.libtpu.is_some()),
@@ -254,31 +259,37 @@ fn compute(args: &Args) -> Result<String, CliError> {
     let problem = unread.problem;
     let (inputs, results, kernels) = match args.backend {
         Backend::Cpu => {
-            let schedule = args.schedule(Schedule::for_cache(problem.head(), &cpu.cache()))?;
-            check_memory(&problem, &schedule, cpu.thread_count(), backward)?;
+            let cache = cpu.cache();
+            let stored = match args.store_logits && backward {
+                true => Stored::for_cache(problem.head(), &cache),
+                false => None,
+            };
+            let schedule = args.schedule(Schedule::for_cache(problem.head(), &cache))?;
+            let cut = stored.map_or(Cut::Passes(schedule), Cut::Stored);
+            check_memory(&problem, &cut, cpu.thread_count(), backward)?;
             let inputs = unread.read()?;
-            let results = on_cpu(&inputs, schedule, &cpu, backward)?;
-            (inputs, results, Some((schedule, Place::Cpu(cpu))))
+            let results = match stored {
+                Some(stored) => storing_on_cpu(&inputs, stored, &cpu)?,
+                None => on_cpu(&inputs, schedule, &cpu, backward)?,
+            };
+            (inputs, results, Some((cut, Place::Cpu(cpu))))
         }
         Backend::Sim => {
             let target = args.interpreter.target();
             let schedule = args.schedule(smallest_schedule(target, Strategy::Streaming))?;
             // Refused before data are read.
             Interpretation::new(&problem, &schedule, backward)?.check(target)?;
-            check_memory(&problem, &schedule, 1, backward)?;
+            let cut = Cut::Passes(schedule);
+            check_memory(&problem, &cut, 1, backward)?;
             let inputs = unread.read()?;
             let options = args.interpreter.options();
             let results = on_sim(&inputs, &schedule, &options, backward)?;
-            (
-                inputs,
-                results,
-                Some((schedule, Place::Sim(args.interpreter))),
-            )
+            (inputs, results, Some((cut, Place::Sim(args.interpreter))))
         }
         Backend::Tpu => {
             let inputs = unread.read()?;
             let (results, schedule) = tpu::run(&inputs, &args.schedule, &args.tpu)?;
-            (inputs, results, Some((schedule, Place::Tpu)))
+            (inputs, results, Some((Cut::Passes(schedule), Place::Tpu)))
         }
         Backend::Reference => {
             // As the other backends do, though nothing is cut up.
@@ -301,20 +312,35 @@ fn compute(args: &Args) -> Result<String, CliError> {
     })
 }
 
+/// How the kernels were cut up.
+enum Cut {
+    /// Each pass of its own.
+    Passes(Schedule),
+    /// Both in one.
+    Stored(Stored),
+}
+
 fn check_memory(
     problem: &LinearCe,
-    schedule: &Schedule,
+    cut: &Cut,
     threads: usize,
     backward: bool,
 ) -> Result<(), CliError> {
-    let forward = problem.forward(schedule)?;
-    let backward = backward.then(|| problem.backward(schedule)).transpose()?;
-    let advice = "smaller blocks, fewer threads or --strategy streaming";
-    memory::check(
-        [Some(&forward), backward.as_ref()].into_iter().flatten(),
-        threads,
-        advice,
-    )
+    let (programs, advice) = match cut {
+        Cut::Stored(stored) => (
+            vec![problem.forward_and_backward_stored(stored)?],
+            "fewer threads, or leave --store-logits out",
+        ),
+        Cut::Passes(schedule) => {
+            let forward = problem.forward(schedule)?;
+            let backward = backward.then(|| problem.backward(schedule)).transpose()?;
+            (
+                [Some(forward), backward].into_iter().flatten().collect(),
+                "smaller blocks, fewer threads or --strategy streaming",
+            )
+        }
+    };
+    memory::check(&programs, threads, advice)
 }
 
 /// The results that were asked for.
@@ -360,7 +386,7 @@ struct Report<'a> {
     inputs: &'a Inputs,
     results: &'a Results,
     /// How the kernels were cut up and where they ran; none for the reference.
-    kernels: Option<(Schedule, Place)>,
+    kernels: Option<(Cut, Place)>,
 }
 
 impl Report<'_> {
@@ -392,8 +418,12 @@ impl Report<'_> {
             Some(time_s) => format!(", backward {time_s:.4} s"),
             None => String::new(),
         };
+        let first = match self.stored() {
+            Some(_) => "both passes in one",
+            None => "forward",
+        };
         format!(
-            "{} on {}{place}: B={} H={} V={} {}: {loss} {:.6}, forward {:.4} s{backward}, {:.0} tokens/s",
+            "{} on {}{place}: B={} H={} V={} {}: {loss} {:.6}, {first} {:.4} s{backward}, {:.0} tokens/s",
             self.args.op.name(),
             self.args.backend.name(),
             problem.tokens(),
@@ -406,11 +436,31 @@ impl Report<'_> {
         )
     }
 
+    fn stored(&self) -> Option<&Stored> {
+        match &self.kernels {
+            Some((Cut::Stored(stored), _)) => Some(stored),
+            _ => None,
+        }
+    }
+
     fn json(&self) -> serde_json::Value {
         let problem = &self.inputs.problem;
         let dtype: fn(DType) -> &'static str = DType::name;
         let blocks = |blocks: Blocks| json!({ "b": blocks.b, "h": blocks.h, "v": blocks.v });
-        let schedule = self.kernels.as_ref().map(|(schedule, _)| schedule);
+        let cut = self.kernels.as_ref().map(|(cut, _)| match cut {
+            Cut::Passes(Schedule {
+                forward,
+                backward,
+                strategy,
+                ..
+            }) => (*forward, *backward, strategy.name()),
+            Cut::Stored(Stored { blocks, .. }) => (*blocks, *blocks, "stored"),
+        });
+        let time_s = self.results.forward_s;
+        let (forward_s, both_s) = match self.stored() {
+            None => (Some(time_s), None),
+            Some(_) => (None, Some(time_s)),
+        };
         let place = self.kernels.as_ref().map(|(_, place)| place);
         let (cpu, interpreter) = (
             place.and_then(Place::cpu),
@@ -430,11 +480,12 @@ impl Report<'_> {
             "threads": cpu.map(Cpu::thread_count),
             "target": interpreter.map(|interpreter| interpreter.target().name),
             "seed": interpreter.and_then(|interpreter| interpreter.seed),
-            "blocks": schedule.map(|schedule| blocks(schedule.forward)),
-            "backward_blocks": schedule.map(|schedule| blocks(schedule.backward)),
-            "strategy": schedule.map(|schedule| schedule.strategy.name()),
+            "blocks": cut.map(|(forward, ..)| blocks(forward)),
+            "backward_blocks": cut.map(|(_, backward, _)| blocks(backward)),
+            "strategy": cut.map(|(.., strategy)| strategy),
             "loss": self.loss(),
-            "forward_s": self.results.forward_s,
+            "both_s": both_s,
+            "forward_s": forward_s,
             "backward_s": self.results.backward_s,
             "tokens_per_s": self.tokens_per_s(),
         })

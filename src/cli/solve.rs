@@ -8,7 +8,7 @@ use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::Interpretation;
 use tilecast::{
     Cotangents, Cpu, DType, Error, Forward, Gradient, Gradients, LinearCe, Matrix, Reduction,
-    Schedule, linear_ce,
+    Schedule, Stored, linear_ce,
 };
 
 use super::args::CliError;
@@ -19,8 +19,9 @@ use super::inputs::{Floats, Inputs, widen};
 pub(crate) struct Results {
     pub(crate) forward: Forward,
     pub(crate) gradients: Option<Gradients>,
+    /// Of the forward pass, or of both in one.
     pub(crate) forward_s: f64,
-    /// `None` without a backward pass.
+    /// `None` without a backward pass of its own.
     pub(crate) backward_s: Option<f64>,
 }
 
@@ -31,10 +32,34 @@ pub(crate) fn on_cpu(
     cpu: &Cpu,
     backward: bool,
 ) -> Result<Results, CliError> {
-    try_on_cpu(inputs, schedule, cpu, backward).map_err(|error| match error {
+    try_on_cpu(inputs, schedule, cpu, backward).map_err(refused)
+}
+
+/// Runs both passes in one on this machine, which stores logits.
+pub(crate) fn storing_on_cpu(
+    inputs: &Inputs,
+    stored: Stored,
+    cpu: &Cpu,
+) -> Result<Results, CliError> {
+    let run = || {
+        let op = op(inputs)?.stored(stored).on(cpu.clone());
+        let start = Instant::now();
+        let (forward, gradients) = op.forward_and_backward(given_cotangents(inputs))?;
+        Ok(Results {
+            forward,
+            gradients: Some(gradients),
+            forward_s: start.elapsed().as_secs_f64(),
+            backward_s: None,
+        })
+    };
+    run().map_err(refused)
+}
+
+fn refused(error: Error) -> CliError {
+    match error {
         Error::Problem(error) => error.into(),
         error => CliError::failure(error),
-    })
+    }
 }
 
 fn try_on_cpu(
@@ -48,12 +73,8 @@ fn try_on_cpu(
     let forward = op.forward()?;
     let forward_s = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let cotangents = Cotangents {
-        d_loss: inputs.d_loss.as_deref(),
-        d_lse: inputs.d_lse.as_deref(),
-    };
     let gradients = match backward {
-        true => Some(op.backward(&forward.lse, cotangents)?),
+        true => Some(op.backward(&forward.lse, given_cotangents(inputs))?),
         false => None,
     };
     Ok(Results {
@@ -62,6 +83,13 @@ fn try_on_cpu(
         forward_s,
         backward_s: backward.then(|| start.elapsed().as_secs_f64()),
     })
+}
+
+fn given_cotangents(inputs: &Inputs) -> Cotangents<'_> {
+    Cotangents {
+        d_loss: inputs.d_loss.as_deref(),
+        d_lse: inputs.d_lse.as_deref(),
+    }
 }
 
 /// The op as a call of the library.

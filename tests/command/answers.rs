@@ -310,6 +310,31 @@ fn json_says_what_ran() {
 }
 
 #[test]
+fn stored_logits_give_the_results_of_the_reference() {
+    let problem = Problem::new();
+    let exact = problem.exact();
+    let folder = Folder::new(&problem.tensors(false));
+    let options = [&OPTIONS[..], &["--store-logits"]].concat();
+    assert_results(&folder.results("cpu", &options), &exact, Dtype::F32, 1e-5);
+    let json = folder
+        .run("cpu", &[&options[..], &["--json"]].concat())
+        .json();
+    assert_eq!(json["strategy"], "stored");
+    assert!(
+        json["both_s"].is_number() && json["forward_s"].is_null(),
+        "{json}"
+    );
+    let forward = [&options[..], &["--pass", "forward", "--json"]].concat();
+    let json = folder.run("cpu", &forward).json();
+    assert!(
+        json["both_s"].is_null() && json["forward_s"].is_number(),
+        "{json}"
+    );
+    let blocks = [&options[..], &["--blocks", "8,16,32"]].concat();
+    assert_eq!(folder.run("cpu", &blocks).code, Some(2));
+}
+
+#[test]
 fn the_input_can_be_the_output_and_nothing_else_is_left() {
     let folder = Folder::new(&Problem::new().tensors(false));
     let arguments = [

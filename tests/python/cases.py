@@ -22,6 +22,8 @@ class Run:
     backward_blocks: str | None = None
     threads: int | None = None
     grad_dtype: str | None = None
+    # Both passes in one, where that pays: for these small problems, wherever the gradients are f32.
+    store_logits: bool = False
     # A backend may refuse these block sizes (exit code 2, with a message); it may not answer wrongly.
     may_refuse: bool = False
 
@@ -34,7 +36,8 @@ class Run:
             "--threads": self.threads,
             "--grad-dtype": self.grad_dtype,
         }
-        return [text for name, value in options.items() if value is not None for text in (name, str(value))]
+        given = [text for name, value in options.items() if value is not None for text in (name, str(value))]
+        return given + ["--store-logits"] * self.store_logits
 
     def __str__(self):
         return " ".join(self.arguments()) or "(defaults)"
@@ -43,6 +46,8 @@ class Run:
 COMBINED = Run(strategy="combined")
 STREAMING = Run(strategy="streaming")
 STRATEGIES = (COMBINED, STREAMING)
+STORED = Run(store_logits=True)
+ALL_WAYS = (*STRATEGIES, STORED)
 
 
 def each_strategy(**options):
@@ -76,7 +81,7 @@ class Problem:
     # Factor on the tolerances of f32 arithmetic, with the reason beside it where it is not 1.
     slack: float = 1.0
 
-    runs: tuple[Run, ...] = STRATEGIES
+    runs: tuple[Run, ...] = ALL_WAYS
 
     def arguments(self):
         options = {
@@ -175,13 +180,13 @@ SMALL_BLOCKS = (
 )
 
 _PROBLEMS = [
-    Problem("plain", tokens=64, hidden=128, vocab=512, runs=(Run(), *STRATEGIES)),
+    Problem("plain", tokens=64, hidden=128, vocab=512, runs=(Run(), *ALL_WAYS)),
     Problem("i64 labels", tokens=64, hidden=128, vocab=512, labels_dtype="i64", runs=(Run(),)),
     # Shapes that fit no block and no vector.
     Problem(
         "ragged",
         runs=(
-            *STRATEGIES,
+            *ALL_WAYS,
             *SMALL_BLOCKS,
             Run(blocks="8,128,64"),
             Run(blocks="128,128,128"),
@@ -235,8 +240,8 @@ _PROBLEMS = [
     Problem("mean of weights", reduction="mean", weight="random"),
     Problem("mean of what is not ignored", reduction="mean", ignore_index=-100, ignored="some"),
     Problem("sum with everything", **EVERYTHING, reduction="sum"),
-    Problem("mean with everything", **EVERYTHING, reduction="mean", runs=(*STRATEGIES, *SMALL_BLOCKS)),
-    Problem("everything", **EVERYTHING, runs=(*STRATEGIES, *SMALL_BLOCKS)),
+    Problem("mean with everything", **EVERYTHING, reduction="mean", runs=(*ALL_WAYS, *SMALL_BLOCKS)),
+    Problem("everything", **EVERYTHING, runs=(*ALL_WAYS, *SMALL_BLOCKS)),
     Problem("everything, larger", tokens=200, hidden=300, vocab=4001, **EVERYTHING),
     # Values that are not numbers must come out where they come out of PyTorch.
     Problem("nan in x", poison="nan in x"),
@@ -244,15 +249,16 @@ _PROBLEMS = [
     Problem("inf in x under a soft cap", poison="inf in x", soft_cap=5.0),
     Problem("nan in w", poison="nan in w"),
     Problem("inf in w", poison="inf in w"),
-    Problem("forbidden columns", poison="forbidden columns", runs=(*STRATEGIES, *SMALL_BLOCKS)),
+    Problem("forbidden columns", poison="forbidden columns", runs=(*ALL_WAYS, *SMALL_BLOCKS)),
     # The size the project is accepted by.
-    Problem("acceptance", tokens=512, hidden=1024, vocab=32768, logit_deviation=2.0, runs=(Run(), *STRATEGIES)),
+    Problem("acceptance", tokens=512, hidden=1024, vocab=32768, logit_deviation=2.0, runs=(Run(), *ALL_WAYS)),
 ]
 
 
 def _in_bf16(problem):
     """The same problem with bf16 inputs; a few also ask for their gradients in f32."""
-    extra = each_strategy(grad_dtype="f32") if problem.name in ("ragged", "everything", "plain") else ()
+    in_f32 = (*each_strategy(grad_dtype="f32"), dataclasses.replace(STORED, grad_dtype="f32"))
+    extra = in_f32 if problem.name in ("ragged", "everything", "plain") else ()
     return dataclasses.replace(problem, dtype="bf16", runs=problem.runs + extra)
 
 

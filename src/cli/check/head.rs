@@ -4,7 +4,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
-use tilecast::{Cpu, DType, Gradient, Schedule, Strategy};
+use tilecast::{Cpu, DType, Gradient, Schedule, Stored, Strategy};
 
 use super::cases::Case;
 use super::compare::Errors;
@@ -13,7 +13,7 @@ use super::tolerance::{Exact, Tolerance};
 use super::{Args, Checked, thread_counts};
 use crate::cli::args::{Backend, CliError};
 use crate::cli::inputs::Inputs;
-use crate::cli::solve::{Results, cotangents, on_cpu, on_sim, widened};
+use crate::cli::solve::{Results, cotangents, on_cpu, on_sim, storing_on_cpu, widened};
 
 /// Runs a case on the backends that are asked for.
 pub(super) fn check(
@@ -57,7 +57,7 @@ pub(super) fn check(
     Ok(found)
 }
 
-/// Every strategy, instruction set and number of threads.
+/// Every strategy, instruction set and number of threads, and both passes in one.
 fn run_on_cpu(
     found: &mut Checked,
     case: &Case,
@@ -74,6 +74,22 @@ fn run_on_cpu(
                 let run = format!("{}, {simd}, threads {threads}", strategy.name());
                 found.add(&run, compare(&results, exact, &tolerance));
             }
+        }
+    }
+    // A stored delta is f32, as that of the combined backward pass.
+    let tolerance = exact.on_cpu(Strategy::Combined);
+    for simd in Simd::available() {
+        for threads in thread_counts() {
+            let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
+            let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
+            let stored = Stored {
+                blocks: schedule.backward,
+                chunk_rows: 2 * schedule.backward.b,
+                rows_per_sub_tile: schedule.rows_per_sub_tile,
+            };
+            let results = storing_on_cpu(inputs, stored, &cpu)?;
+            let run = format!("stored, {simd}, threads {threads}");
+            found.add(&run, compare(&results, exact, &tolerance));
         }
     }
     Ok(())
