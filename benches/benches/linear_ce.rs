@@ -87,10 +87,7 @@ fn losses(c: &mut Criterion) {
                 let call = call.clone().on(Cpu::new().threads(threads));
                 let id = BenchmarkId::new(format!("tilecast {name}"), format!("{threads} threads"));
                 group.bench_function(id, |bench| {
-                    bench.iter(|| {
-                        let forward = call.forward().unwrap();
-                        call.backward(&forward.lse, Cotangents::ones()).unwrap()
-                    });
+                    bench.iter(|| call.forward_and_backward(Cotangents::ones()).unwrap());
                 });
             }
         }

@@ -4,7 +4,7 @@
 //! linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS
 //! ```
 //!
-//! Each line of input is what to run: `forward`, `both` (both passes, the gradients in new memory), `split` (the same with
+//! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory), `split` (the same with
 //! products of f32 by bf16 in two parts) or `bf16-delta` (the same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number to check: the
 //! sum of the losses, or that of the sizes of the first row of `dx`.
 
@@ -40,13 +40,15 @@ where
             _ => loss.clone(),
         };
         let start = Instant::now();
-        let forward = loss.forward().expect("a valid problem");
         let check: f32 = match what.as_str() {
-            "forward" => forward.loss.iter().sum(),
+            "forward" => loss.forward().expect("a valid problem").loss.iter().sum(),
             _ => {
-                let gradients = loss.backward(&forward.lse, Cotangents::ones());
-                let dx = gradients.expect("a valid problem").dx.to_f32();
-                dx[..hidden].iter().map(|x| x.abs()).sum()
+                let both = loss.forward_and_backward(Cotangents::ones());
+                let (_, gradients) = both.expect("a valid problem");
+                gradients.dx.to_f32()[..hidden]
+                    .iter()
+                    .map(|x| x.abs())
+                    .sum()
             }
         };
         println!("{} {check}", start.elapsed().as_secs_f64());
