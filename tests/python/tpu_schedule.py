@@ -337,6 +337,11 @@ def figures(tilecast, target):
     raise SystemExit(f"{target} is no target of {tilecast}")
 
 
+def cores(figures):
+    """Cores that share the work of a program."""
+    return figures["tensorcores"] if figures["megacore"] else 1
+
+
 def compile_with_listings(tilecast, libtpu, target, program, folder, timeout=1200):
     """What `tilecast compile` says of a StableHLO file; the compiler's listings go to `folder`."""
     environment = dict(os.environ, LIBTPU_INIT_ARGS=" ".join([f"--xla_jf_dump_to={folder}", *DUMP_FLAGS]))
