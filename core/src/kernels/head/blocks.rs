@@ -157,7 +157,7 @@ impl Cores {
 }
 
 /// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
-/// hidden blocks.
+/// hidden blocks, and those of `V` among the column blocks: with such blocks no column has to be masked.
 pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
     let lanes = target.lanes.value;
     let powers = |size: usize, largest: usize| {
@@ -166,17 +166,22 @@ pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
             .map(|i| lanes << i)
             .take_while(move |&block| block == lanes || block <= largest && block < 2 * size)
     };
-    let mut hidden: Vec<usize> = (1..=head.hidden / lanes)
-        .map(|i| i * lanes)
-        .filter(|&h| head.hidden.is_multiple_of(h))
-        .collect();
+    let divisors = |size: usize, largest: usize| {
+        (1..=size.min(largest) / lanes)
+            .map(move |i| i * lanes)
+            .filter(move |&block| size.is_multiple_of(block))
+    };
+    let mut hidden: Vec<usize> = divisors(head.hidden, head.hidden).collect();
     if hidden.last() != Some(&head.hidden) {
         hidden.push(head.hidden);
     }
+    let mut columns: Vec<usize> = powers(head.vocab, 8192).collect();
+    columns.extend(divisors(head.vocab, 8192).filter(|v| !v.is_power_of_two()));
+    columns.sort_unstable();
     let mut found = Vec::new();
     for b in powers(head.tokens, 8192) {
         for &h in &hidden {
-            for v in powers(head.vocab, 8192) {
+            for &v in &columns {
                 found.push(Blocks { b, h, v });
             }
         }
@@ -279,6 +284,24 @@ mod tests {
                     assert_eq!(new_blocks, all, "{chunks:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn column_blocks_that_divide_the_vocabulary_are_candidates() {
+        let target = &crate::target::TARGETS[0];
+        for (vocab, divisors) in [(128_256, &[384, 768][..]), (32_768, &[])] {
+            let head = [1024, 512, vocab];
+            let head = Head::new(head, DType::Bf16, None, HeadOptions::default()).unwrap();
+            let found = candidates(&head, target);
+            let columns = found
+                .iter()
+                .filter(|blocks| (blocks.b, blocks.h) == (128, 512));
+            let columns: Vec<usize> = columns.map(|blocks| blocks.v).collect();
+            let powers = [128, 256, 512, 1024, 2048, 4096, 8192];
+            let mut all = [&powers, divisors].concat();
+            all.sort_unstable();
+            assert_eq!(columns, all, "V = {vocab}");
         }
     }
 
