@@ -50,7 +50,8 @@ def measure(options, cell, program):
                 answer["schedule"] = json.loads(done.stdout)
             else:
                 answer = {"status": "unread", "message": done.stderr.strip().splitlines()[-1]}
-    if answer["status"] != "error" or "took" not in str(answer.get("message")):
+    timed_out = answer["status"] == "error" and "took" in str(answer.get("message"))
+    if answer["status"] != "crash" and not timed_out:
         with open(path, "w") as f:
             json.dump(answer, f)
     return answer

@@ -350,7 +350,7 @@ def compile_with_listings(tilecast, libtpu, target, program, folder, timeout=120
     try:
         return json.loads(done.stdout)
     except json.JSONDecodeError:
-        return {"status": "error", "message": done.stderr.strip()}
+        return {"status": "crash", "message": done.stderr.strip() or f"{command[0]} ended with {done.returncode}"}
 
 
 def main():
