@@ -129,11 +129,6 @@ impl Chunks {
     pub(super) fn covered(self) -> Affine<LoopCounter> {
         Affine::Variable(LoopCounter) * self.blocks as i64 + self.first() * -1
     }
-
-    /// `[rows, columns]` of the array that holds the delta of one chunk of columns, in whole blocks.
-    pub(super) fn delta_dims(self, head: &Head, blocks: Blocks) -> [usize; 2] {
-        [blocks.whole(head)[0], self.blocks * blocks.v]
-    }
 }
 
 /// How the combined backward deals row blocks to cores.

@@ -2,12 +2,13 @@
 //! of it.
 
 use super::blocks::{Blocks, Chunks};
+use super::chunk::ChunkArray;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError};
 use crate::ops::{Delta, OneHot, TileOps};
 use crate::program::Kernel;
-use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
+use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{RowsRef, ScalarsRef, Span, TileRef};
 
 /// The coefficients of delta, per row.
@@ -97,15 +98,8 @@ impl DeltaChunk {
         };
         let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
-        let out = spec.output_tile(
-            "delta",
-            Blocked::new(
-                head.delta_dtype(),
-                chunks.delta_dims(head, blocks),
-                [blocks.b, blocks.v],
-                [rows.into(), columns.into()],
-            ),
-        );
+        let chunk_array = ChunkArray::of_columns(head, blocks, chunks);
+        let out = spec.output_tile("delta", chunk_array.window(rows, columns));
         Ok(Self {
             spec: spec.build()?,
             blocks,

@@ -1,9 +1,9 @@
 //! The forward kernel: statistics of each row of logits, and what an op makes of them.
 
 use super::blocks::{Blocks, Chunks};
+use super::chunk::ChunkArray;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
-use super::row_chunk::stored_window;
 use super::{Head, HeadError};
 use crate::DType;
 use crate::kernels::softmax::{Fold, Statistics};
@@ -98,8 +98,8 @@ impl Forward {
         let values = |spec: &mut SpecBuilder| match chunks {
             None => spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]),
             Some(chunks) => {
-                let window = stored_window(head, blocks, chunks, rows, columns);
-                spec.output_tile("logits", window)
+                let stored = ChunkArray::of_rows(head, blocks, chunks);
+                spec.output_tile("logits", stored.window(rows, columns))
             }
         };
         let sub_tile = rows_per_sub_tile;

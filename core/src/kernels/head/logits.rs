@@ -55,16 +55,8 @@ impl Logits {
     ) -> Self {
         let (hidden, vocab) = (head.hidden, head.vocab);
         let x = x_window(spec, head, blocks, position.rows, position.hidden.into());
-        let w = spec.input_tile(
-            "w",
-            Blocked::new(
-                head.dtype,
-                [hidden, vocab],
-                [blocks.h, blocks.v],
-                [position.hidden.into(), position.columns.clone()],
-            )
-            .masked(),
-        );
+        let columns = position.columns.clone();
+        let w = w_window(spec, head, blocks, position.hidden.into(), columns);
         let bias = head.options.bias.then(|| {
             spec.input_columns(
                 "bias",
@@ -177,5 +169,20 @@ pub(super) fn x_window(
     spec.input_tile(
         "x",
         Blocked::new(head.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked(),
+    )
+}
+
+/// Declares the window of `w` at the given block of it.
+pub(super) fn w_window(
+    spec: &mut SpecBuilder,
+    head: &Head,
+    blocks: Blocks,
+    hidden: BlockIndex,
+    columns: BlockIndex,
+) -> TileRef {
+    let dims = [head.hidden, head.vocab];
+    spec.input_tile(
+        "w",
+        Blocked::new(head.dtype, dims, [blocks.h, blocks.v], [hidden, columns]).masked(),
     )
 }

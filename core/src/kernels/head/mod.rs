@@ -22,6 +22,7 @@
 //! take the tokens in chunks instead and [store](Stored) the logits of one: three products, not four.
 
 mod blocks;
+mod chunk;
 mod combined;
 mod delta;
 mod forward;

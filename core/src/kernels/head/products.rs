@@ -1,7 +1,8 @@
-//! The two products over a chunk of delta, and the bias gradient.
+//! The two products over a chunk of columns of delta, and the bias gradient.
 
 use super::blocks::{Blocks, Chunks};
-use super::logits::x_window;
+use super::chunk::{ChunkArray, SummedOutput, updated_array};
+use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;
 use crate::expr::Expr;
@@ -9,26 +10,6 @@ use crate::ops::{Accumulate, Contract, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{ColumnsRef, ScalarsRef, TileRef};
-
-/// Declares the window of a delta chunk at the given block of it.
-fn delta_window(
-    spec: &mut SpecBuilder,
-    head: &Head,
-    blocks: Blocks,
-    chunks: Chunks,
-    rows: AxisId,
-    columns: AxisId,
-) -> TileRef {
-    spec.input_tile(
-        "delta",
-        Blocked::new(
-            head.delta_dtype(),
-            chunks.delta_dims(head, blocks),
-            [blocks.b, blocks.v],
-            [rows.into(), columns.into()],
-        ),
-    )
-}
 
 /// `dx += delta w^T` over one chunk, in f32 and in place. Grid `(rows, hidden, columns of the
 /// chunk)`. Scalars: the chunk's first column block, and how many of its blocks an earlier chunk
@@ -64,17 +45,10 @@ impl HiddenGradient {
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 2);
-        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
-        let w = spec.input_tile(
-            "w",
-            Blocked::new(
-                head.dtype,
-                [head.hidden, head.vocab],
-                [blocks.h, blocks.v],
-                [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
-            )
-            .masked(),
-        );
+        let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+        let delta = spec.input_tile("delta", delta);
+        let column_block = BlockIndex::from(columns) + chunk.at(0);
+        let w = w_window(&mut spec, head, blocks, hidden.into(), column_block);
         let accumulator = Blocked::new(
             DType::F32,
             [head.tokens, head.hidden],
@@ -82,9 +56,7 @@ impl HiddenGradient {
             [rows.into(), hidden.into()],
         )
         .masked();
-        let before = spec.input_tile("dx_before", accumulator.clone());
-        let after = spec.output_tile("dx", accumulator);
-        spec.alias(before, after);
+        let [before, after] = updated_array(&mut spec, ["dx_before", "dx"], accumulator);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
@@ -139,8 +111,7 @@ pub struct WeightGradient {
     rows: AxisId,
     x: TileRef,
     delta: TileRef,
-    sum: TileRef,
-    dw: TileRef,
+    dw: SummedOutput,
 }
 
 impl WeightGradient {
@@ -162,21 +133,17 @@ impl WeightGradient {
         let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
         let x = x_window(&mut spec, head, blocks, rows.into(), hidden.into());
-        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
-        let dw = spec.output_tile(
-            "dw",
-            Blocked::new(
-                head.grad_dtype(),
-                [head.hidden, head.vocab],
-                [blocks.h, blocks.v],
-                [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
-            )
-            .masked(),
-        );
-        let sum = match head.grad_dtype() {
-            DType::F32 => dw,
-            _ => spec.scratch_tile("dw_sum", DType::F32, [blocks.h, blocks.v]),
-        };
+        let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+        let delta = spec.input_tile("delta", delta);
+        let block = [blocks.h, blocks.v];
+        let operand = Blocked::new(
+            head.grad_dtype(),
+            [head.hidden, head.vocab],
+            block,
+            [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
+        )
+        .masked();
+        let dw = SummedOutput::declare(&mut spec, rows, ["dw", "dw_sum"], block, operand);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
@@ -184,7 +151,6 @@ impl WeightGradient {
             rows,
             x,
             delta,
-            sum,
             dw,
         })
     }
@@ -201,14 +167,9 @@ impl Kernel for WeightGradient {
             let left = t.index(self.head.tokens as i64) - row * self.blocks.b as i64;
             t.mask_rows(self.x, left, 0.0);
         }
-        let product = |accumulate| {
-            t.matmul(self.sum, self.x, self.delta, Contract::TN, accumulate);
-        };
-        t.when(t.is_first(self.rows), || product(Accumulate::Overwrite));
-        t.when(t.is_after_first(self.rows), || product(Accumulate::Add));
-        if self.sum != self.dw {
-            t.when(t.is_last(self.rows), || t.cast(self.dw, self.sum));
-        }
+        self.dw.add(t, |sum, accumulate| {
+            t.matmul(sum, self.x, self.delta, Contract::TN, accumulate);
+        });
     }
 }
 
@@ -237,7 +198,8 @@ impl BiasGradient {
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let delta = delta_window(&mut spec, head, blocks, chunks, rows, columns);
+        let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+        let delta = spec.input_tile("delta", delta);
         let dbias = spec.output_columns(
             "dbias",
             Blocked::new(

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::blocks::{Chunks, Cores, Schedule};
+use super::chunk::ChunkArray;
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Forward, Head, HeadError, HiddenGradient,
     PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Strategy,
@@ -231,8 +232,8 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let dims = chunks.delta_dims(head, blocks);
-        let delta = program.array(Role::Temporary, "delta", head.delta_dtype(), dims);
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
         // dx is summed over chunks in f32; a gradient of that type can hold the sum itself.
         let dx = match head.grad_dtype() {
             DType::F32 => gradients.dx,

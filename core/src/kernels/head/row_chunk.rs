@@ -1,11 +1,11 @@
 //! The gradients of a chunk of rows whose logits are stored: delta in their place, and what becomes of it.
 //!
-//! Each array of logits or delta holds the chunk's rows from its own first row on, in whole blocks. The overhang of delta
-//! is 0, so that sums over it need no mask on this side.
+//! The kernels over a chunk of columns are those of [`products`](super::products).
 
 use super::blocks::{Blocks, Chunks};
+use super::chunk::{ChunkArray, SummedOutput, updated_array};
 use super::delta::Coefficients;
-use super::logits::x_window;
+use super::logits::{w_window, x_window};
 use super::per_row::{PerRow, compute};
 use super::{Head, HeadError};
 use crate::DType;
@@ -13,27 +13,6 @@ use crate::ops::{Accumulate, Contract, Direction, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{ColumnsRef, HbmRef, ScalarsRef, SemaphoreRef, Span, TileRef};
-
-/// `[rows, columns]` of the array that holds the logits of one chunk of rows.
-pub(super) fn stored_dims(head: &Head, blocks: Blocks, chunks: Chunks) -> [usize; 2] {
-    [chunks.blocks * blocks.b, blocks.whole(head)[2]]
-}
-
-/// A block of that array.
-pub(super) fn stored_window(
-    head: &Head,
-    blocks: Blocks,
-    chunks: Chunks,
-    rows: AxisId,
-    columns: AxisId,
-) -> Blocked {
-    Blocked::new(
-        DType::F32,
-        stored_dims(head, blocks, chunks),
-        [blocks.b, blocks.v],
-        [rows.into(), columns.into()],
-    )
-}
 
 /// Turns logits into delta, in place. Grid `(rows of the chunk, columns)`; the scalar operand is the
 /// chunk's first row block.
@@ -70,10 +49,9 @@ impl StoredDelta {
         let chunk = spec.scalars("chunk", 1);
         let row_block = BlockIndex::from(rows) + chunk.at(0);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
-        let window = stored_window(head, blocks, chunks, rows, columns);
-        let logits = spec.input_tile("logits", window.clone());
-        let delta = spec.output_tile("delta", window);
-        spec.alias(logits, delta);
+        let stored = ChunkArray::of_rows(head, blocks, chunks);
+        let names = ["logits", "delta"];
+        let [logits, delta] = updated_array(&mut spec, names, stored.window(rows, columns));
         Ok(Self {
             spec: spec.build()?,
             head: *head,
@@ -123,8 +101,7 @@ pub struct StoredHiddenGradient {
     columns: AxisId,
     delta: TileRef,
     w: TileRef,
-    sum: TileRef,
-    dx: TileRef,
+    dx: SummedOutput,
 }
 
 impl StoredHiddenGradient {
@@ -145,32 +122,18 @@ impl StoredHiddenGradient {
         let column_blocks = head.vocab.div_ceil(blocks.v);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let window = stored_window(head, blocks, chunks, rows, columns);
-        let delta = spec.input_tile("delta", window);
-        let w = spec.input_tile(
-            "w",
-            Blocked::new(
-                head.dtype,
-                [head.hidden, head.vocab],
-                [blocks.h, blocks.v],
-                [hidden.into(), columns.into()],
-            )
-            .masked(),
-        );
-        let dx = spec.output_tile(
-            "dx",
-            Blocked::new(
-                head.grad_dtype(),
-                [head.tokens, head.hidden],
-                [blocks.b, blocks.h],
-                [BlockIndex::from(rows) + chunk.at(0), hidden.into()],
-            )
-            .masked(),
-        );
-        let sum = match head.grad_dtype() {
-            DType::F32 => dx,
-            _ => spec.scratch_tile("dx_sum", DType::F32, [blocks.b, blocks.h]),
-        };
+        let stored = ChunkArray::of_rows(head, blocks, chunks);
+        let delta = spec.input_tile("delta", stored.window(rows, columns));
+        let w = w_window(&mut spec, head, blocks, hidden.into(), columns.into());
+        let block = [blocks.b, blocks.h];
+        let operand = Blocked::new(
+            head.grad_dtype(),
+            [head.tokens, head.hidden],
+            block,
+            [BlockIndex::from(rows) + chunk.at(0), hidden.into()],
+        )
+        .masked();
+        let dx = SummedOutput::declare(&mut spec, columns, ["dx", "dx_sum"], block, operand);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
@@ -178,7 +141,6 @@ impl StoredHiddenGradient {
             columns,
             delta,
             w,
-            sum,
             dx,
         })
     }
@@ -195,14 +157,9 @@ impl Kernel for StoredHiddenGradient {
             let left = t.index(vocab as i64) - t.program_id(self.columns) * v as i64;
             t.mask_columns(self.w, left, 0.0);
         }
-        let product = |accumulate| {
-            t.matmul(self.sum, self.delta, self.w, Contract::NT, accumulate);
-        };
-        t.when(t.is_first(self.columns), || product(Accumulate::Overwrite));
-        t.when(t.is_after_first(self.columns), || product(Accumulate::Add));
-        if self.sum != self.dx {
-            t.when(t.is_last(self.columns), || t.cast(self.dx, self.sum));
-        }
+        self.dx.add(t, |sum, accumulate| {
+            t.matmul(sum, self.delta, self.w, Contract::NT, accumulate);
+        });
     }
 }
 
@@ -242,8 +199,8 @@ impl StoredWeightGradient {
         let chunk = spec.scalars("chunk", 2);
         let row_block = BlockIndex::from(rows) + chunk.at(0);
         let x = x_window(&mut spec, head, blocks, row_block, hidden.into());
-        let window = stored_window(head, blocks, chunks, rows, columns);
-        let delta = spec.input_tile("delta", window);
+        let stored = ChunkArray::of_rows(head, blocks, chunks);
+        let delta = spec.input_tile("delta", stored.window(rows, columns));
         let accumulator = Blocked::new(
             DType::F32,
             [head.hidden, head.vocab],
@@ -251,9 +208,7 @@ impl StoredWeightGradient {
             [hidden.into(), columns.into()],
         )
         .masked();
-        let before = spec.input_tile("dw_before", accumulator.clone());
-        let after = spec.output_tile("dw", accumulator);
-        spec.alias(before, after);
+        let [before, after] = updated_array(&mut spec, ["dw_before", "dw"], accumulator);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
@@ -328,8 +283,8 @@ impl StoredBiasGradient {
         let columns = spec.axis("columns", column_blocks, Semantics::Parallel);
         let rows = spec.axis("rows", chunks.blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 2);
-        let window = stored_window(head, blocks, chunks, rows, columns);
-        let delta = spec.input_tile("delta", window);
+        let stored = ChunkArray::of_rows(head, blocks, chunks);
+        let delta = spec.input_tile("delta", stored.window(rows, columns));
         let dims = [chunks.count, 1, blocks.whole(head)[2]];
         let window = Blocked::by_copy(DType::F32, dims, [1, 1, blocks.v]);
         let partials = spec.hbm("dbias", window);

@@ -19,8 +19,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::blocks::{Blocks, Cache, Chunks, check_sizes};
+use super::chunk::ChunkArray;
 use super::program::Gradients;
-use super::row_chunk::stored_dims;
 use super::{
     Coefficients, Ending, Forward, Head, HeadError, HeadInputs, HeadKernel, Names, PerRow,
     Schedule, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, launch,
@@ -47,7 +47,7 @@ impl Stored {
     /// Bytes of logits that are stored at once for `head`.
     pub fn bytes(&self, head: &Head) -> u128 {
         let chunks = Chunks::of_rows(head, self.blocks, self.chunk_rows);
-        let [rows, columns] = stored_dims(head, self.blocks, chunks);
+        let [rows, columns] = ChunkArray::of_rows(head, self.blocks, chunks).dims;
         rows as u128 * columns as u128 * DType::F32.size_bytes() as u128
     }
 
@@ -132,8 +132,8 @@ where
         let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
         let chunks = Chunks::of_rows(head, blocks, self.stored.chunk_rows);
         let gradients = Gradients::declare(program, head);
-        let dims = stored_dims(head, blocks, chunks);
-        let stored = program.array(Role::Temporary, "logits", DType::F32, dims);
+        let stored = ChunkArray::of_rows(head, blocks, chunks);
+        let stored = program.array(Role::Temporary, "logits", stored.dtype, stored.dims);
         // dw is summed over chunks in f32; a gradient of that type can hold the sum itself.
         let dw = match head.grad_dtype() {
             DType::F32 => gradients.dw,
@@ -236,7 +236,7 @@ mod tests {
                     stored_some += 1;
                     let Blocks { b, h, v } = stored.blocks;
                     let chunks = Chunks::of_rows(&head, stored.blocks, stored.chunk_rows);
-                    let [rows, _] = stored_dims(&head, stored.blocks, chunks);
+                    let [rows, _] = ChunkArray::of_rows(&head, stored.blocks, chunks).dims;
                     let of_thread = (chunks.blocks.div_ceil(threads) * b) as u128;
                     let packed = (of_thread * (h + v) as u128 + (h * v) as u128) * 4;
                     let bytes = stored.bytes(&head) + threads as u128 * packed;

@@ -1,0 +1,99 @@
+//! What the kernels over a chunk share, be it one of columns or of rows: the array that holds the chunk, and products
+//! summed over the steps of a kernel or over chunks.
+
+use super::Head;
+use super::blocks::{Blocks, Chunks};
+use crate::DType;
+use crate::ops::{Accumulate, TileOps};
+use crate::spec::{AxisId, Blocked, SpecBuilder};
+use crate::view::TileRef;
+
+/// The array of a chunk's logits or delta, in whole blocks: it starts with the first block of the chunk. The overhang of delta
+/// is 0, so that sums over it need no mask on this side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ChunkArray {
+    pub(super) dtype: DType,
+    /// `[rows, columns]`
+    pub(super) dims: [usize; 2],
+    block: [usize; 2],
+}
+
+impl ChunkArray {
+    /// Delta of all rows and a chunk of columns.
+    pub(super) fn of_columns(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
+        Self {
+            dtype: head.delta_dtype(),
+            dims: [blocks.whole(head)[0], chunks.blocks * blocks.v],
+            block: [blocks.b, blocks.v],
+        }
+    }
+
+    /// Logits, and in their place delta, of a chunk of rows and all columns.
+    pub(super) fn of_rows(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
+        Self {
+            dtype: DType::F32,
+            dims: [chunks.blocks * blocks.b, blocks.whole(head)[2]],
+            block: [blocks.b, blocks.v],
+        }
+    }
+
+    /// The window onto it at the block that these axes count.
+    pub(super) fn window(self, rows: AxisId, columns: AxisId) -> Blocked {
+        Blocked::new(
+            self.dtype,
+            self.dims,
+            self.block,
+            [rows.into(), columns.into()],
+        )
+    }
+}
+
+/// A product whose terms are the steps along an axis, summed in f32 and then rounded to the type of the output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SummedOutput {
+    axis: AxisId,
+    sum: TileRef,
+    out: TileRef,
+}
+
+impl SummedOutput {
+    /// Declares the output, and a sum if it cannot hold that itself.
+    pub(super) fn declare(
+        spec: &mut SpecBuilder,
+        axis: AxisId,
+        [name, sum_name]: [&'static str; 2],
+        block: [usize; 2],
+        operand: Blocked,
+    ) -> Self {
+        let dtype = operand.dtype;
+        let out = spec.output_tile(name, operand);
+        let sum = match dtype {
+            DType::F32 => out,
+            _ => spec.scratch_tile(sum_name, DType::F32, block),
+        };
+        Self { axis, sum, out }
+    }
+
+    /// Adds this step's term.
+    pub(super) fn add<T: TileOps>(&self, t: &T, product: impl Fn(TileRef, Accumulate)) {
+        let first = t.is_first(self.axis);
+        t.when(first, || product(self.sum, Accumulate::Overwrite));
+        let after_first = t.is_after_first(self.axis);
+        t.when(after_first, || product(self.sum, Accumulate::Add));
+        if self.sum != self.out {
+            t.when(t.is_last(self.axis), || t.cast(self.out, self.sum));
+        }
+    }
+}
+
+/// Declares an f32 array to which every chunk adds: the block before and after, one array.
+pub(super) fn updated_array(
+    spec: &mut SpecBuilder,
+    names: [&'static str; 2],
+    operand: Blocked,
+) -> [TileRef; 2] {
+    let before = spec.input_tile(names[0], operand.clone());
+    let after = spec.output_tile(names[1], operand);
+    spec.alias(before, after);
+    [before, after]
+}
