@@ -23,10 +23,7 @@ impl CpuTiles<'_, '_> {
         };
         let is_update = delta.soft_cap.is_none() && self.is_update(&out, &logits);
         // The derivative of a soft cap is taken before the result is rounded, and what shares memory is copied first.
-        let shares = |&(from, to)| (from, to) == (logits.buffer, out.buffer);
-        let strips = out.buffer == logits.buffer
-            || delta.soft_cap.is_some()
-            || self.spec.aliases().iter().any(shares);
+        let strips = delta.soft_cap.is_some() || self.share_memory(&out, &logits);
         for r in 0..out.rows.len {
             let row = RowDelta {
                 simd: self.simd,

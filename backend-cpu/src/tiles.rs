@@ -259,10 +259,15 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
+    /// Whether `out` and `x` may be the same memory.
+    pub(crate) fn share_memory(&self, out: &Tile<i64>, x: &Tile<i64>) -> bool {
+        out.buffer == x.buffer || self.spec.aliases().contains(&(x.buffer, out.buffer))
+    }
+
     /// Whether writing `out` overwrites the part of the array that `x` shows, element by element.
     pub(crate) fn is_update(&self, out: &Tile<i64>, x: &Tile<i64>) -> bool {
-        let is_aliased = self.spec.aliases().contains(&(x.buffer, out.buffer));
-        is_aliased
+        out.buffer != x.buffer
+            && self.share_memory(out, x)
             && part(out) == part(x)
             && match (&*self.slot(out.buffer), &*self.slot(x.buffer)) {
                 (Slot::Local(local), Slot::Input(window)) => {
