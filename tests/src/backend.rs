@@ -166,8 +166,11 @@ impl Backend for OnCpu {
     }
 }
 
-/// Checks the types of the gradients.
-pub(crate) fn outputs(
+/// What both passes of a case returned, with a delta held in type `delta`.
+///
+/// # Errors
+/// A gradient has another type than the case asks for.
+pub fn outputs(
     case: &Case,
     (forward, gradients): (Forward, Gradients),
     delta: DType,

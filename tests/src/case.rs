@@ -4,6 +4,19 @@ use half::bf16;
 use tilecast::{Blocks, DType, Options, Reduction, Schedule, Strategy};
 use tilecast_core::kernels::linear_ce::{LinearCe, reference};
 
+/// Every option at once.
+pub fn everything() -> Options {
+    Options {
+        soft_cap: Some(6.0),
+        z_loss: 1e-2,
+        label_smoothing: 0.1,
+        ignore_index: Some(-100),
+        bias: true,
+        weight: true,
+        ..Options::default()
+    }
+}
+
 /// A case of the suite. Its numbers follow from `seed`: the same case is the same everywhere.
 #[derive(Clone, Debug)]
 pub struct Case {

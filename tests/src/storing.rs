@@ -23,7 +23,12 @@ fn stored(schedule: &Schedule) -> Stored {
     }
 }
 
-impl Backend for Storing<OnCpu> {
+/// A column that can run both passes in one program.
+trait Stores: Backend {
+    fn run_stored(&self, case: &Case, data: &Data) -> Result<Outputs, String>;
+}
+
+impl<B: Stores> Backend for Storing<B> {
     fn name(&self) -> String {
         format!("{}, stored logits", self.0.name())
     }
@@ -36,12 +41,18 @@ impl Backend for Storing<OnCpu> {
         &[LIKE]
     }
 
-    fn run(&self, case: &Case, strategy: Strategy, data: &Data) -> Result<Outputs, String> {
-        let cpu = self.0.cpu()?;
+    fn run(&self, case: &Case, _: Strategy, data: &Data) -> Result<Outputs, String> {
+        self.0.run_stored(case, data)
+    }
+}
+
+impl Stores for OnCpu {
+    fn run_stored(&self, case: &Case, data: &Data) -> Result<Outputs, String> {
+        let cpu = self.cpu()?;
         let schedule = case.schedule;
         let schedule =
             schedule.unwrap_or_else(|| Schedule::for_cache(case.problem().head(), &cpu.cache()));
-        with_op(case, strategy, data, |op| {
+        with_op(case, LIKE, data, |op| {
             let cotangents = Cotangents {
                 d_loss: Some(&data.d_loss),
                 d_lse: Some(&data.d_lse),
@@ -54,29 +65,17 @@ impl Backend for Storing<OnCpu> {
     }
 }
 
-impl Backend for Storing<Simulated> {
-    fn name(&self) -> String {
-        format!("{}, stored logits", self.0.name())
-    }
-
-    fn skips(&self, case: &Case) -> Option<&'static str> {
-        self.0.skips(case)
-    }
-
-    fn strategies(&self) -> &'static [Strategy] {
-        &[LIKE]
-    }
-
-    fn run(&self, case: &Case, strategy: Strategy, data: &Data) -> Result<Outputs, String> {
+impl Stores for Simulated {
+    fn run_stored(&self, case: &Case, data: &Data) -> Result<Outputs, String> {
         let run = || -> Result<_, Box<dyn std::error::Error>> {
             let problem = simulated::problem(case)?;
-            let stored = stored(&Simulated::schedule(case, strategy));
+            let stored = stored(&Self::schedule(case, LIKE));
             let program = problem.forward_and_backward_stored(&stored)?;
             let arrays = simulated::arrays(case, data)?;
             let named: Vec<(&str, &Array)> =
                 arrays.iter().map(|(name, array)| (*name, array)).collect();
             let found = execute::program(&program, &named, &Options::default())?;
-            Ok(simulated::outputs(&problem, &found, strategy))
+            Ok(simulated::outputs(&problem, &found, LIKE))
         };
         run().map_err(|error| error.to_string())
     }

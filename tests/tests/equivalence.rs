@@ -8,6 +8,7 @@ use tilecast::{
     linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
+use tilecast_tests::case::everything;
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Outputs, assert_case, columns};
 
 /// One test for each case, named like it; [`all`] lists them.
@@ -33,19 +34,6 @@ fn ragged() -> Case {
 /// Ragged, too, in blocks of 128: three row blocks on two cores, two hidden and three column blocks.
 fn tpu_blocks() -> Case {
     Case::new("", [300, 140, 301]).blocks([128, 128, 128])
-}
-
-/// Every option at once.
-fn everything() -> Options {
-    Options {
-        soft_cap: Some(6.0),
-        z_loss: 1e-2,
-        label_smoothing: 0.1,
-        ignore_index: Some(-100),
-        bias: true,
-        weight: true,
-        ..Options::default()
-    }
 }
 
 fn soft_cap() -> Options {

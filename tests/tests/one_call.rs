@@ -1,21 +1,10 @@
 //! Both passes in one call: the numbers do not depend on threads, and are right whether logits are stored or not. Every
 //! case of the suite runs with stored logits as well: they are columns of it.
 
-use tilecast::{Cotangents, DType, Options, Reduction, Strategy};
-use tilecast_tests::backend::with_op;
-use tilecast_tests::{Backend, Case, OnCpu, Oracle, Outputs, Storing};
-
-fn everything() -> Options {
-    Options {
-        soft_cap: Some(6.0),
-        z_loss: 1e-2,
-        label_smoothing: 0.1,
-        ignore_index: Some(-100),
-        bias: true,
-        weight: true,
-        ..Options::default()
-    }
-}
+use tilecast::{Cotangents, DType, Reduction, Strategy};
+use tilecast_tests::backend::{outputs, with_op};
+use tilecast_tests::case::everything;
+use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing};
 
 #[test]
 fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
@@ -50,19 +39,12 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
                 d_loss: Some(&data.d_loss),
                 d_lse: Some(&data.d_lse),
             };
-            let outputs = with_op(&case, Strategy::Streaming, &data, |op| {
+            let found = with_op(&case, Strategy::Streaming, &data, |op| {
                 let op = op.on(OnCpu::best(threads).cpu().unwrap());
-                let (forward, gradients) = op.forward_and_backward(cotangents).unwrap();
-                Ok(Outputs {
-                    loss: forward.loss,
-                    lse: forward.lse,
-                    dx: gradients.dx.to_f32(),
-                    dw: gradients.dw.to_f32(),
-                    dbias: gradients.dbias.unwrap_or_default(),
-                    delta: DType::F32,
-                })
+                let both = op.forward_and_backward(cotangents).unwrap();
+                outputs(&case, both, DType::F32)
             });
-            let found = oracle.compare(&outputs.unwrap());
+            let found = oracle.compare(&found.unwrap());
             assert_eq!(found, [], "{case:?} on {threads}");
         }
     }
