@@ -9,21 +9,22 @@
 //! 2. **[`matmul`]** walks the panels so that each slice is read from as near as possible:
 //!
 //! ```text
-//! for each slice of the depth                    (DEPTH_WORDS)
+//! for each slice of the depth
 //!   for each block of rows                       its slices of left panels stay in L2
 //!     for each right panel                       its slice stays in L2, mostly L1 where that is large
 //!       for each left panel in the block         streams through L1
 //!         tile += left panel · right panel       sums stay in registers
 //! ```
 //!
-//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where both operands are `bf16`
-//! and the machine multiplies such pairs.
+//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where an operand is `bf16` and the
+//! machine multiplies such pairs. An `f32` operand beside a `bf16` one is the sum of three `bf16` ones then, and the
+//! product that of their products.
 
 use bytemuck::Zeroable;
 use thiserror::Error;
 
 pub use crate::simd::{Arithmetic, Values};
-use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Strip};
+use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Slice, Strip};
 
 /// Why an operand or a product was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -299,25 +300,25 @@ pub fn matmul(
             values[row * row_stride..][..columns].fill(0.0);
         }
     }
-    let (arithmetic, depth_words) = (lhs.format.arithmetic, lhs.depth_words());
+    let depth_words = lhs.depth_words();
     let (tile_rows, tile_columns) = (lhs.format.width, rhs.format.width);
-    for first_word in (0..depth_words).step_by(DEPTH_WORDS) {
-        let words = DEPTH_WORDS.min(depth_words - first_word);
-        let accumulate = accumulate || first_word > 0;
-        let block_rows = LHS_BLOCK_WORDS / words / tile_rows * tile_rows;
+    let slice_words = lhs.format.slice_words(rhs.parts);
+    for first_word in (0..depth_words).step_by(slice_words) {
+        let words = slice_words.min(depth_words - first_word);
+        let block_rows = LHS_BLOCK_WORDS / (lhs.parts * words) / tile_rows * tile_rows;
         for first_row in (0..rows).step_by(block_rows) {
+            let lhs_slice = lhs.slice(first_row, first_word, words);
             for first_column in (0..columns).step_by(tile_columns) {
                 simd.multiply(
-                    arithmetic,
+                    lhs.format.arithmetic,
                     Strip {
                         out: &mut values[first_row * row_stride + first_column..],
                         row_stride,
                         rows: block_rows.min(rows - first_row),
                         columns: tile_columns.min(columns - first_column),
-                        lhs: lhs.from(first_row, first_word),
-                        lhs_panel_stride: tile_rows * depth_words,
-                        rhs: &rhs.from(first_column, first_word)[..tile_columns * words],
-                        accumulate,
+                        lhs: lhs_slice,
+                        rhs: rhs.slice(first_column, first_word, words),
+                        accumulate: accumulate || first_word > 0,
                     },
                 );
             }
@@ -326,10 +327,6 @@ pub fn matmul(
     Ok(())
 }
 
-/// Depth of a slice, in 32-bit words. The sums of a tile pass through memory once per slice, which asks for deep ones;
-/// a slice of a right panel, at most 48 words wide, may take 96 KiB, because from L2 it is read well below L2's rate.
-/// Measured on 256 x 512 x 512 as a share of the peak, AVX-512: 0.91 at 128, 0.92 at 256, 0.95 at 512.
-const DEPTH_WORDS: usize = 512;
 /// Words of a block of left panels: 512 KiB, half of the smallest L2 of the machines that reach these rates.
 const LHS_BLOCK_WORDS: usize = 128 * 1024;
 
@@ -339,6 +336,8 @@ struct Panels {
     lines: Vec<Line>,
     lanes: usize,
     depth: usize,
+    /// Operands whose sum this one is.
+    parts: usize,
     format: PanelFormat,
     /// Type of the values it was packed from.
     dtype: &'static str,
@@ -352,11 +351,13 @@ impl Default for Panels {
             lines: Vec::new(),
             lanes: 0,
             depth: 0,
+            parts: 1,
             format: PanelFormat {
                 arithmetic: Arithmetic::F32,
                 width: 1,
                 run: 1,
                 depth_multiple: 1,
+                most_slice_words: 1,
             },
             dtype: "f32",
             simd: None,
@@ -390,10 +391,13 @@ impl Panels {
         self.dtype = dtype;
         self.lanes = extents.lanes;
         self.depth = extents.depth;
-        let words = self.lanes.next_multiple_of(format.width) * self.depth_words();
+        self.parts = arithmetic.parts(source.values);
+        let words = self.parts * self.part_words();
         // Every word is overwritten: only growth costs an initialisation.
         let lines = (words * size_of::<u32>()).div_ceil(Line::BYTES);
-        self.lines.resize(lines, Line::zeroed());
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line::zeroed());
+        }
         simd.run(Pack {
             values: source.values,
             extents,
@@ -407,9 +411,22 @@ impl Panels {
         self.format.depth_words(self.depth)
     }
 
-    /// The panel that starts at `lane`, and all that follow, from a word of the depth on.
-    fn from(&self, lane: usize, word: usize) -> &[f32] {
-        &bytemuck::cast_slice(&self.lines)[lane * self.depth_words() + word * self.format.width..]
+    /// Words of a part.
+    fn part_words(&self) -> usize {
+        self.lanes.next_multiple_of(self.format.width) * self.depth_words()
+    }
+
+    /// The panels from `lane` on, and of their depth so many words.
+    fn slice(&self, lane: usize, first_word: usize, words: usize) -> Slice<'_> {
+        let panels: &[f32] = bytemuck::cast_slice(&self.lines);
+        let width = self.format.width;
+        Slice {
+            panels: &panels[lane * self.depth_words() + first_word * width..],
+            len: words * width,
+            panel_stride: width * self.depth_words(),
+            parts: self.parts,
+            part_stride: self.part_words(),
+        }
     }
 
     fn describe(&self) -> String {

@@ -46,7 +46,6 @@ pub struct Cpu {
     threads: usize,
     poison: bool,
     arithmetic: Option<Arithmetic>,
-    split_products: bool,
 }
 
 impl Default for Cpu {
@@ -63,7 +62,6 @@ impl Cpu {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             poison: cfg!(debug_assertions),
             arithmetic: None,
-            split_products: false,
         }
     }
 
@@ -85,28 +83,16 @@ impl Cpu {
         Self { poison, ..self }
     }
 
-    /// With this arithmetic for products of two bf16 operands, where the instruction set has it;
-    /// otherwise the faster one on this machine, found by a short measurement.
+    /// With this arithmetic for products of bf16 operands, where the instruction set has it (and
+    /// [`Split`](Arithmetic::Split), if only one of the two is bf16); otherwise the faster one on this machine, found by a
+    /// short measurement.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         let arithmetic = Some(arithmetic);
         Self { arithmetic, ..self }
     }
 
-    /// With an f32 operand beside a bf16 one, as delta is by default, split into two bf16 parts where that is faster
-    /// ([`Arithmetic::Split`]): off by 2^-16 of each term, which shows in an entry whose terms cancel, and an infinite bf16
-    /// operand gives NaN. Without it such products are f32.
-    pub fn split_products(self, split_products: bool) -> Self {
-        Self {
-            split_products,
-            ..self
-        }
-    }
-
     /// How products of operands of these types are computed.
     pub(crate) fn arithmetic_for(&self, left_is_bf16: bool, right_is_bf16: bool) -> Arithmetic {
-        if left_is_bf16 != right_is_bf16 && !self.split_products {
-            return Arithmetic::F32;
-        }
         match self.arithmetic {
             None => self.simd.arithmetic(left_is_bf16, right_is_bf16),
             Some(Arithmetic::F32) => Arithmetic::F32,

@@ -4,9 +4,9 @@
 //! linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS
 //! ```
 //!
-//! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory), `split` (the same with
-//! products of f32 by bf16 in two parts) or `bf16-delta` (the same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number to check: the
-//! sum of the losses, or that of the sizes of the first row of `dx`.
+//! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory) or
+//! `bf16-delta` (the same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number
+//! to check: the sum of the losses, or that of the sizes of the first row of `dx`.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -30,13 +30,11 @@ where
     let labels: Vec<i32> = (0..tokens).map(|i| (i * 37 % vocab) as i32).collect();
     let x = Matrix::new(x, tokens, hidden).expect("B H values");
     let w = Matrix::new(w, hidden, vocab).expect("H V values");
-    let cpu = Cpu::new().threads(threads);
-    let loss = linear_ce(x, w, &labels).on(cpu.clone());
+    let loss = linear_ce(x, w, &labels).on(Cpu::new().threads(threads));
     for line in std::io::stdin().lock().lines() {
         let what = line.expect("input is text");
         let loss = match what.as_str() {
             "bf16-delta" => loss.clone().delta_dtype(DType::Bf16),
-            "split" => loss.clone().on(cpu.clone().split_products(true)),
             _ => loss.clone(),
         };
         let start = Instant::now();

@@ -7,10 +7,9 @@
 
 PyTorch runs eagerly and compiled, with as many threads, on the same numbers: the product, logits in f32, cross-entropy.
 `forward` is the losses alone, `both` losses and gradients of both operands in new memory. `bf16-delta` is `both` with the
-gradient of the logits rounded to bf16, as PyTorch's is; by default ours keeps it in f32, and `split` multiplies that in two
-bf16 parts. The results are compared as
-well, and that is all that --smoke is for: it runs once on a small problem and says nothing about times. Exit code 1 if
-results differ.
+gradient of the logits rounded to bf16, as PyTorch's is; by default ours keeps it in f32. The results are compared as well,
+and that is all that --smoke is for: it runs once on a small problem and says nothing about times. Exit code 1 if results
+differ.
 """
 
 import argparse
@@ -60,7 +59,7 @@ def compare(binary, shape, dtype, threads, rounds):
     print(HEADER)
     counts = [0, 0]
     with Peer(binary, *shape, dtype, threads) as peer:
-        gradients = ("both", "split", "bf16-delta") if dtype == "bf16" else ("both",)
+        gradients = ("both", "bf16-delta") if dtype == "bf16" else ("both",)
         for whats in (("forward",), gradients):
             found = in_turn(
                 "linear-ce",

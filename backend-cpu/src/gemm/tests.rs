@@ -6,7 +6,7 @@ use half::bf16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::simd::fma_peak;
+use crate::simd::{SPLIT_PARTS, fma_peak};
 
 /// How an operand is stored.
 #[derive(Debug, Clone, Copy)]
@@ -208,12 +208,12 @@ fn check(
             );
         } else {
             // Each of k + 1 additions errs by at most an ulp (half of one, but for `vdpbf16ps`, which may truncate)
-            // of a partial sum, itself at most Σ|a||b|.
-            let split = match arithmetic {
-                Arithmetic::Split => 2.0_f64.powi(-16),
-                _ => 0.0,
+            // of a partial sum, itself at most Σ|a||b|. A split operand makes three of each.
+            let parts = match arithmetic {
+                Arithmetic::Split => SPLIT_PARTS,
+                _ => 1,
             };
-            let tolerance = ((k + 1) as f64 * f64::from(f32::EPSILON) + split) * magnitude;
+            let tolerance = (parts * k + 1) as f64 * f64::from(f32::EPSILON) * magnitude;
             let error = (f64::from(computed) - sum).abs();
             prop_assert!(
                 error <= tolerance,
@@ -268,7 +268,9 @@ fn products_deeper_than_a_slice_match_f64() {
         ..PLAIN
     };
     for (lhs, rhs) in [(PLAIN, PLAIN), (PLAIN, transposed), (transposed, PLAIN)] {
-        let shape @ (m, n, k) = (33, 101, 2 * DEPTH_WORDS + 37);
+        // No level takes more words at once.
+        const SLICE_WORDS: usize = 512;
+        let shape @ (m, n, k) = (33, 101, 2 * SLICE_WORDS + 37);
         for (types, bf16_operands) in [((false, false), 0), ((true, false), 1), ((true, true), 2)] {
             let lhs = Stored::new(lhs, m, k, types.0);
             let rhs = Stored::new(rhs, k, n, types.1);
@@ -285,12 +287,51 @@ fn products_deeper_than_a_slice_match_f64() {
 
 #[test]
 fn products_taller_than_a_block_match_f64() {
-    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / DEPTH_WORDS + 9, 5, DEPTH_WORDS);
+    const SLICE_WORDS: usize = 512;
+    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / SLICE_WORDS + 9, 5, SLICE_WORDS);
     let lhs = Stored::new(PLAIN, m, k, false);
     let rhs = Stored::new(PLAIN, k, n, false);
     for simd in Simd::available() {
         let types = (false, false);
         check(simd, shape, &lhs, &rhs, types, Arithmetic::F32, false).unwrap();
+    }
+}
+
+#[test]
+fn a_split_operand_is_itself() {
+    let finite = [
+        1.0,
+        -1.0 / 3.0,
+        f32::MAX,
+        f32::MIN,
+        1.7e-30,
+        16_777_215.0,
+        0.0,
+    ];
+    // The last one's high half has the bits of infinity.
+    let nan = f32::from_bits(0x7f80_0001);
+    let values = [&finite[..], &[f32::INFINITY, f32::NEG_INFINITY, nan]].concat();
+    let one = [bf16::ONE];
+    for simd in Simd::available().filter(|simd| simd.supports(Arithmetic::Split)) {
+        let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
+        let column = Source::new(Values::F32(&values), Layout::row_major(values.len(), 1));
+        lhs.pack(simd, &column.unwrap(), false, Arithmetic::Split)
+            .unwrap();
+        let one = Source::new(Values::Bf16(&one), Layout::row_major(1, 1));
+        rhs.pack(simd, &one.unwrap(), false, Arithmetic::Split)
+            .unwrap();
+        let mut product = vec![0.0; values.len()];
+        let out = Out {
+            values: &mut product,
+            row_stride: 1,
+            rows: values.len(),
+            columns: 1,
+        };
+        matmul(simd, out, &lhs, &rhs, false).unwrap();
+        for (value, product) in values.iter().zip(product) {
+            let same = *value == product || value.is_nan() && product.is_nan();
+            assert!(same, "{simd}: {product} for {value}");
+        }
     }
 }
 

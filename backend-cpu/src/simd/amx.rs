@@ -18,6 +18,8 @@ use super::microkernel::Strip;
 pub(super) const BLOCK: usize = 32;
 /// Depth words in a tile register.
 pub(super) const TILE_WORDS: usize = 16;
+/// Depth words of a slice: 32 KiB of a right panel, which stay in L1 while left panels pass by it.
+pub(super) const SLICE_WORDS: usize = 256;
 /// Columns of a tile register of results, and its rows.
 const TILE: usize = 16;
 
@@ -83,31 +85,20 @@ const WHOLE: Configuration = {
 ///
 /// [`is_available`] must have said so.
 pub(super) unsafe fn multiply(strip: Strip<'_>) {
-    let words = strip.rhs.len() / BLOCK;
-    assert!(words.is_multiple_of(TILE_WORDS));
     // SAFETY: the caller says that the machine has the instructions; the operand is a valid configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
-        let lhs = &strip.lhs[i * strip.lhs_panel_stride..][..words * BLOCK];
         let rows = BLOCK.min(strip.rows - first_row);
+        let products = strip.products(i);
         let out = &mut strip.out[first_row * strip.row_stride..];
         if rows == BLOCK && strip.columns == BLOCK {
-            assert!(out.len() >= (BLOCK - 1) * strip.row_stride + BLOCK);
-            // SAFETY: configured above; the assertion and the lengths of the slices are what `block` asks.
-            unsafe {
-                block(
-                    out.as_mut_ptr(),
-                    strip.row_stride,
-                    lhs,
-                    strip.rhs,
-                    strip.accumulate,
-                )
-            };
+            // SAFETY: configured above.
+            unsafe { sum(out, strip.row_stride, products, strip.accumulate) };
             continue;
         }
         let mut scratch = [0.0; BLOCK * BLOCK];
-        // SAFETY: configured above; the scratch is a whole block.
-        unsafe { block(scratch.as_mut_ptr(), BLOCK, lhs, strip.rhs, false) };
+        // SAFETY: configured above.
+        unsafe { sum(&mut scratch, BLOCK, products, false) };
         for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
             let out = &mut out[row * strip.row_stride..][..strip.columns];
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -119,14 +110,34 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// One block of results over the whole depth of `lhs` and `rhs`, equally long panels.
+/// One block of results: the sum of the products of panels, after what is there, to accumulate.
+///
+/// # Safety
+///
+/// The machine has AMX and the registers are configured whole.
+unsafe fn sum<'a>(
+    out: &mut [f32],
+    row_stride: usize,
+    products: impl Iterator<Item = [&'a [f32]; 2]>,
+    accumulate: bool,
+) {
+    assert!(out.len() >= (BLOCK - 1) * row_stride + BLOCK);
+    for (i, [lhs, rhs]) in products.enumerate() {
+        assert!(lhs.len() == rhs.len() && lhs.len().is_multiple_of(BLOCK * TILE_WORDS));
+        let out = out.as_mut_ptr();
+        // SAFETY: of machine and registers the caller says so; the assertions are the rest of what `block` asks.
+        unsafe { block(out, row_stride, lhs, rhs, accumulate || i > 0) };
+    }
+}
+
+/// One block of results over the whole depth of `lhs` and `rhs`, equally long panels. Tiles of `lhs` are loaded with the hint
+/// that they are not needed again soon, which leaves L1 to `rhs`.
 ///
 /// # Safety
 ///
 /// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at
 /// [`BLOCK`] rows of as many values, `row_stride` apart, and the panels have whole groups of [`TILE_WORDS`].
 unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accumulate: bool) {
-    debug_assert_eq!(lhs.len(), rhs.len());
     // SAFETY: the loop reads 2048 bytes of each panel per group of depth words; the rest is what the caller says.
     unsafe {
         asm!(
@@ -147,10 +158,10 @@ unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accu
             "jz 5f",
             "4:",
             "tileloadd tmm6, [{rhs} + {rhs_stride}]",
-            "tileloadd tmm4, [{lhs} + {lhs_stride}]",
+            "tileloaddt1 tmm4, [{lhs} + {lhs_stride}]",
             "tileloadd tmm7, [{rhs} + {rhs_stride} + 64]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm5, [{lhs} + {lhs_stride} + 1024]",
+            "tileloaddt1 tmm5, [{lhs} + {lhs_stride} + 1024]",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",

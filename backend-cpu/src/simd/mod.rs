@@ -4,7 +4,7 @@
 //! to run code compiled for that level. Everything public here is safe. Below it there are three layers:
 //!
 //! 1. `vector`: a trait of a few lane-wise operations, with one implementation per instruction set;
-//! 2. `math`, `map`, `slices`, `softmax`, `pack`, `microkernel`: every algorithm once, generic over that trait;
+//! 2. `math`, `map`, `slices`, `softmax`, `pack`, `word`, `microkernel`: every algorithm once, generic over that trait;
 //! 3. one `#[target_feature]` function per instruction set, into which an algorithm is inlined.
 //!
 //! The portable level is plain Rust, exists on every architecture and runs the same algorithms and the same tests.
@@ -27,6 +27,7 @@ mod portable;
 mod slices;
 mod softmax;
 mod vector;
+mod word;
 cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
         mod amx;
@@ -39,9 +40,9 @@ pub use map::Destination;
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
 pub use memory::prefer_large_pages;
-pub(crate) use microkernel::Strip;
+pub(crate) use microkernel::{Slice, Strip};
 pub use pack::{Arithmetic, Values};
-pub(crate) use pack::{Extents, Pack, PanelFormat};
+pub(crate) use pack::{Extents, Pack, PanelFormat, SPLIT_PARTS};
 use slices::{CombineInPlace, SumOf, WithScalar};
 pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
@@ -298,8 +299,8 @@ impl Simd {
 /// The matrix product's instruction-set side; [`gemm`](crate::gemm) is the side to call.
 impl Simd {
     /// The fastest arithmetic for a product of operands stored in these types: [`Bf16`](Arithmetic::Bf16) if both are
-    /// `bf16`, [`Split`](Arithmetic::Split), which is not as exact as `f32`, if one is, where this machine multiplies
-    /// pairs so much faster than the same numbers widened to `f32` that it pays; `f32` otherwise.
+    /// `bf16`, [`Split`](Arithmetic::Split) if one is, where this machine multiplies pairs so much faster than the same
+    /// numbers widened to `f32` that it pays; `f32` otherwise.
     ///
     /// Having the instruction does not say that. One `vdpbf16ps` does the work of two `f32` multiply-adds; by
     /// [`fma_peak`], Zen 4 issues it as often as one of those, but an Intel Xeon with AMX a quarter as often, so that
@@ -313,9 +314,12 @@ impl Simd {
             return arithmetic;
         }
         let rate = PAIRS_TO_F32[self.level as usize].get_or_init(|| pairs_to_f32(self));
-        // A pair is two depths, or one that is split. Known machines are far on either side: with this margin noise
-        // cannot turn the answer.
-        if rate * arithmetic.depths_per_word() as f64 / 2.0 > 1.25 {
+        let products = match arithmetic {
+            Arithmetic::Split => SPLIT_PARTS,
+            _ => 1,
+        };
+        // Known machines are far on either side: with this margin noise cannot turn the answer.
+        if rate / products as f64 > 1.25 {
             arithmetic
         } else {
             Arithmetic::F32
@@ -350,6 +354,7 @@ impl Simd {
             width,
             run: 1,
             depth_multiple: 1,
+            most_slice_words: microkernel::SLICE_WORDS,
         };
         cfg_if! {
             if #[cfg(target_arch = "x86_64")] {
@@ -359,6 +364,7 @@ impl Simd {
                     (Level::Amx, Arithmetic::Bf16 | Arithmetic::Split) => [amx::TILE_WORDS, 1].map(|run| PanelFormat {
                         run,
                         depth_multiple: amx::TILE_WORDS,
+                        most_slice_words: amx::SLICE_WORDS,
                         ..panels(amx::BLOCK)
                     }),
                     _ => [avx512::ROWS, avx512::VECTORS * 16].map(panels),

@@ -21,6 +21,7 @@ use half::bf16;
 use super::map::Element;
 use super::memory::{Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
+use super::word::{Pairs, Part, Single, TRANSPOSED, Widened, Word};
 
 /// Values of an operand as stored.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +62,8 @@ pub enum Arithmetic {
     F32,
     /// Words of two `bf16`: products of `bf16`, sums in `f32`. The instruction takes denormals as zero.
     Bf16,
-    /// One operand is `f32`, the other `bf16`: words of one depth, `(high, low)` with `high + low` the `f32` to 16
-    /// bits (2^-16 of its magnitude), and `(b, b)`. The instruction for pairs then makes `high b + low b` of them.
+    /// One operand is `f32`, the other `bf16`: as [`Bf16`](Self::Bf16), with the `f32` operand as the sum of three `bf16`
+    /// ones. Products are exact but for parts below 2^-126, which are denormal, and an infinite `bf16` gives NaN.
     Split,
 }
 
@@ -70,11 +71,22 @@ impl Arithmetic {
     /// Depths in a word.
     pub(crate) const fn depths_per_word(self) -> usize {
         match self {
-            Self::F32 | Self::Split => 1,
-            Self::Bf16 => 2,
+            Self::F32 => 1,
+            Self::Bf16 | Self::Split => 2,
+        }
+    }
+
+    /// Operands whose sum stands for one of such values.
+    pub(crate) const fn parts(self, values: Values<'_>) -> usize {
+        match (self, values) {
+            (Self::Split, Values::F32(_)) => SPLIT_PARTS,
+            _ => 1,
         }
     }
 }
+
+/// Eight bits each make the 24 of an `f32`.
+pub(crate) const SPLIT_PARTS: usize = 3;
 
 /// How one side of a product is laid out in panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +98,8 @@ pub(crate) struct PanelFormat {
     pub(crate) run: usize,
     /// Depth words of a panel are zeros from the operand's depth up to a multiple of this, itself a multiple of `run`.
     pub(crate) depth_multiple: usize,
+    /// Depth words of a right panel that stay in the cache while left panels pass by, a multiple of `depth_multiple`.
+    pub(crate) most_slice_words: usize,
 }
 
 impl PanelFormat {
@@ -94,6 +108,11 @@ impl PanelFormat {
         depth
             .div_ceil(self.arithmetic.depths_per_word())
             .next_multiple_of(self.depth_multiple)
+    }
+
+    /// Depth words after which a product turns to the next right panel, if that is the sum of so many.
+    pub(crate) const fn slice_words(&self, parts: usize) -> usize {
+        self.most_slice_words / parts / self.depth_multiple * self.depth_multiple
     }
 
     /// Where in its panel the word of a lane stands.
@@ -123,7 +142,7 @@ pub(crate) struct Pack<'a> {
     pub(crate) extents: Extents,
     /// [`Arithmetic::Bf16`] takes `bf16` values.
     pub(crate) format: PanelFormat,
-    /// `extents.lanes` rounded up to panels, times the words of the depth.
+    /// `extents.lanes` rounded up to panels, times the words of the depth, of each [part](Arithmetic::parts) in turn.
     pub(crate) panels: &'a mut [u32],
 }
 
@@ -140,7 +159,11 @@ impl Kernel for Pack<'_> {
         } = self;
         match (values, format.arithmetic) {
             (Values::F32(values), Arithmetic::Split) => {
-                View::<HighAndLow>::new(values, extents).pack::<V>(isa, format, panels);
+                let (first, rest) = panels.split_at_mut(panels.len() / SPLIT_PARTS);
+                let (second, third) = rest.split_at_mut(rest.len() / 2);
+                View::<Part<0>>::new(values, extents).pack::<V>(isa, format, first);
+                View::<Part<1>>::new(values, extents).pack::<V>(isa, format, second);
+                View::<Part<2>>::new(values, extents).pack::<V>(isa, format, third);
             }
             (Values::F32(values), _) => {
                 View::<Single>::new(values, extents).pack::<V>(isa, format, panels);
@@ -148,11 +171,8 @@ impl Kernel for Pack<'_> {
             (Values::Bf16(values), Arithmetic::F32) => {
                 View::<Widened>::new(values, extents).pack::<V>(isa, format, panels);
             }
-            (Values::Bf16(values), Arithmetic::Bf16) => {
+            (Values::Bf16(values), Arithmetic::Bf16 | Arithmetic::Split) => {
                 View::<Pairs>::new(values, extents).pack::<V>(isa, format, panels);
-            }
-            (Values::Bf16(values), Arithmetic::Split) => {
-                View::<Twice>::new(values, extents).pack::<V>(isa, format, panels);
             }
         }
     }
@@ -160,111 +180,6 @@ impl Kernel for Pack<'_> {
 
 /// Depth words between the one that is copied and the one that is asked for.
 const WORDS_AHEAD: usize = 4;
-/// Rows and columns of the blocks of words that are transposed in registers.
-const TRANSPOSED: usize = 8;
-
-/// How elements become words.
-trait Word {
-    type Element: Element;
-    /// Consecutive depths in a word.
-    const DEPTHS: usize;
-    /// A word of two consecutive depths, of which the second counts only if `DEPTHS` is two.
-    fn join(first: Self::Element, second: Self::Element) -> u32;
-    /// The first eight words of a run along the depth.
-    #[inline(always)]
-    fn eight(run: &[Self::Element]) -> [u32; TRANSPOSED] {
-        let mut words = [0; TRANSPOSED];
-        let run = run[..TRANSPOSED * Self::DEPTHS].chunks_exact(Self::DEPTHS);
-        for (word, depths) in words.iter_mut().zip(run) {
-            *word = Self::join(depths[0], depths[Self::DEPTHS - 1]);
-        }
-        words
-    }
-}
-
-/// An `f32` is a word.
-struct Single;
-
-impl Word for Single {
-    type Element = f32;
-    const DEPTHS: usize = 1;
-
-    #[inline(always)]
-    fn join(first: f32, _: f32) -> u32 {
-        first.to_bits()
-    }
-}
-
-/// A `bf16` is the high half of an `f32` word.
-struct Widened;
-
-impl Word for Widened {
-    type Element = bf16;
-    const DEPTHS: usize = 1;
-
-    #[inline(always)]
-    fn join(first: bf16, _: bf16) -> u32 {
-        u32::from(first.to_bits()) << 16
-    }
-}
-
-/// An `f32` as two `bf16` in a word: the number cut off after eight bits, and what that left, rounded.
-struct HighAndLow;
-
-impl Word for HighAndLow {
-    type Element = f32;
-    const DEPTHS: usize = 1;
-
-    #[inline(always)]
-    fn join(first: f32, _: f32) -> u32 {
-        // Cut off rather than rounded: the rest has the same sign, so that neither part overflows where the number
-        // does not. Infinity less itself would be NaN: its rest is 0. The bits of a NaN that are left may be those of
-        // infinity: a quiet bit keeps it.
-        let bits = first.to_bits();
-        let high = bits & 0xffff_0000;
-        let is_finite = bits & 0x7f80_0000 != 0x7f80_0000;
-        let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
-        let low = (first - f32::from_bits(high)).to_bits();
-        let odd = low >> 16 & 1;
-        let low = low.wrapping_add(0x7fff + odd) >> 16;
-        (high >> 16 | if is_nan { 0x40 } else { 0 }) | if is_finite { low << 16 } else { 0 }
-    }
-}
-
-/// A `bf16` as both halves of a word.
-struct Twice;
-
-impl Word for Twice {
-    type Element = bf16;
-    const DEPTHS: usize = 1;
-
-    #[inline(always)]
-    fn join(first: bf16, _: bf16) -> u32 {
-        u32::from(first.to_bits()) * 0x0001_0001
-    }
-}
-
-/// Two `bf16` share a word.
-struct Pairs;
-
-impl Word for Pairs {
-    type Element = bf16;
-    const DEPTHS: usize = 2;
-
-    #[inline(always)]
-    fn join(first: bf16, second: bf16) -> u32 {
-        u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16
-    }
-
-    #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
-        // As bytes in memory a pair already is a little-endian word.
-        let words: [u32; TRANSPOSED] =
-            bytemuck::cast(*run.first_chunk::<16>().expect("eight words"));
-        words.map(u32::from_le)
-    }
-}
-
 /// An operand whose elements become words in the manner of `W`.
 struct View<'a, W: Word> {
     values: &'a [W::Element],
