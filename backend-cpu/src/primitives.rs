@@ -271,6 +271,9 @@ impl TileOps for CpuTiles<'_, '_> {
         }
     }
 
+    /// Nothing is left to do: a row has one value.
+    fn finish_one_hot(&self, _: impl Into<Rows<i64>>) {}
+
     fn softmax_delta(
         &self,
         out: impl Into<Tile<i64>>,

@@ -1,10 +1,10 @@
 //! [`Parts`]: a kernel with many sub-tiles, known by the same kernel with few.
 //!
 //! A kernel whose sub-tiles of rows are written out one after the other is one straight-line block of many
-//! thousand operations. Its schedule soon settles: once the first sub-tiles are under way, each further one adds the same
-//! cycles and slots, and needs no more registers at once. So the kernel is recorded twice, with
-//! [`SHORT`] and with [`LONG`] sub-tiles, everything else being as it is, and what the sub-tiles between them add is added for
-//! each that is missing. A kernel of at most [`LONG`] sub-tiles is recorded and scheduled as a whole.
+//! thousand operations. Its schedule settles once the products are as far ahead of what reads them as they get; from then on each
+//! further sub-tile adds the same cycles and slots on average, and needs no more registers at once. So the kernel is recorded
+//! twice, with [`SHORT`] and with [`LONG`] sub-tiles, everything else being as it is, and what the sub-tiles between them add is
+//! added for each that is missing. A kernel of at most [`LONG`] sub-tiles is recorded and scheduled as a whole.
 
 use tilecast_core::program::Kernel;
 use tilecast_tpu::lower::{F32Products, LowerError, lower_part};
@@ -12,11 +12,13 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::schedule::{KernelSchedule, Region, StepSchedule};
 
-/// Sub-tiles of the shorter part.
-const SHORT: usize = 2;
+/// Sub-tiles of the shorter part. Of 320 kernels with 32 (forward and delta, all targets), the cycles from parts of 8 and 16 were
+/// 0.4 % off in the mean and 2.4 % at the 95th percentile; from parts of 2 and 4, where products are not yet as far ahead as they
+/// get, 9 % and 55 %.
+const SHORT: usize = 8;
 
 /// Sub-tiles of the longer part.
-const LONG: usize = 4;
+const LONG: usize = 16;
 
 /// A kernel as its module, or as two modules with the first of its sub-tiles.
 #[derive(Clone, Debug)]
@@ -125,17 +127,21 @@ mod tests {
     /// The first kernel of a pass as a whole, and from its parts.
     fn both(target: &str, dtype: DType, [b, h, v]: [usize; 3], vocab: usize) -> Vec<[Judged; 2]> {
         let target = Target::by_name(target).unwrap();
-        let problem = LinearCe::new(4096, 1024, vocab, dtype, Options::default()).unwrap();
+        let problem = LinearCe::new(8192, 1024, vocab, dtype, Options::default()).unwrap();
         let blocks = Blocks { b, h, v };
-        let schedule = Schedule {
+        let schedule = |strategy| Schedule {
             forward: blocks,
             backward: blocks,
-            strategy: Strategy::Combined,
+            strategy,
             chunk_columns: v,
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
         };
-        let programs = [problem.forward(&schedule), problem.backward(&schedule)];
+        let programs = [
+            problem.forward(&schedule(Strategy::Combined)),
+            problem.backward(&schedule(Strategy::Combined)),
+            problem.backward(&schedule(Strategy::Streaming)),
+        ];
         let judged = programs.into_iter().map(|program| {
             let program = program.unwrap();
             let kernel = &program.launches()[0].0.kernel;
@@ -160,20 +166,20 @@ mod tests {
     #[test]
     fn few_sub_tiles_tell_the_cycles_of_many() {
         for (target, dtype, blocks, vocab) in [
-            ("v5e", DType::Bf16, [1024, 512, 512], 4096),
-            ("v5p", DType::F32, [1024, 256, 512], 5000),
-            ("v6e", DType::Bf16, [2048, 1024, 256], 5000),
-            ("v7x", DType::F32, [1024, 512, 256], 4096),
+            ("v5e", DType::Bf16, [4096, 512, 512], 4096),
+            ("v5p", DType::F32, [4096, 256, 512], 5000),
+            ("v6e", DType::Bf16, [4096, 1024, 256], 5000),
+            ("v7x", DType::F32, [4096, 512, 256], 4096),
         ] {
-            for [whole, parts] in both(target, dtype, blocks, vocab) {
+            for (pass, [whole, parts]) in both(target, dtype, blocks, vocab).iter().enumerate() {
                 let cycles = |judged: &Judged| judged.time.as_ref().unwrap().estimate.compute;
-                let (expected, found) = (cycles(&whole), cycles(&parts));
+                let (expected, found) = (cycles(whole), cycles(parts));
                 assert!(
                     (found / expected - 1.0).abs() < 0.02,
-                    "{target} {blocks:?}: {found} instead of {expected}"
+                    "{target} {blocks:?}, kernel {pass}: {found} instead of {expected}"
                 );
                 let bytes = |judged: &Judged| judged.time.as_ref().unwrap().estimate.loaded_bytes;
-                assert_eq!(bytes(&parts), bytes(&whole));
+                assert_eq!(bytes(parts), bytes(whole));
             }
         }
     }

@@ -90,7 +90,8 @@ fn assert_falls(curve: &[f64]) {
 
 #[test]
 fn larger_time_blocks_are_faster_by_as_much_as_was_measured() {
-    let curve = curve(|b| of_library(b, DType::Bf16));
+    // What was measured copies the logits to whole blocks of columns, whatever the time block.
+    let curve = curve(|b| of_library(b, DType::Bf16) + of_copies());
     assert_falls(&curve);
     let error = ratio(&curve) / measured_ratio() - 1.0;
     assert!(error.abs() < 0.25, "{error}: {curve:?}");

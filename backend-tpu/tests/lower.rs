@@ -136,6 +136,25 @@ fn check_modules<K: Kernel>(programs: &[Program<K>]) {
 }
 
 #[test]
+fn ragged_columns_do_not_cut_the_line_of_sub_tiles() {
+    let branches = |vocab: usize| -> Vec<usize> {
+        let options = Options::default();
+        let problem = LinearCe::new(512, 256, vocab, DType::Bf16, options).unwrap();
+        let schedule = schedule([256, 256, 512], Strategy::Streaming);
+        let program = problem.forward_and_backward(&schedule).unwrap();
+        let computes_logits = |name: &str| name.ends_with("forward") || name.ends_with("delta");
+        (program.launches().into_iter())
+            .filter(|(launch, _)| computes_logits(launch.kernel.spec().name()))
+            .map(|(launch, _)| lower(&launch.kernel, F32Products::Exact).unwrap())
+            .map(|module| module.to_pretty().matches("scf.if").count())
+            .collect()
+    };
+    let whole = branches(1024);
+    assert_eq!(whole.len(), 2);
+    assert_eq!(branches(1000), whole);
+}
+
+#[test]
 fn emission_is_deterministic() {
     for program in programs().iter().step_by(5) {
         let options = EmitOptions::default();

@@ -218,7 +218,8 @@ pub trait TileOps {
     );
 
     /// `out[r] = tile[r, labels[r] - first_column]` where that column lies in the tile; rows whose
-    /// label lies elsewhere keep what they have. Exact also where other elements are not finite.
+    /// label lies elsewhere keep what they have. Exact also where other elements are not finite. `out` starts as 0 and
+    /// may be read after [`finish_one_hot`](Self::finish_one_hot).
     fn one_hot_select(
         &self,
         out: impl Into<Rows<Self::Index>>,
@@ -226,6 +227,9 @@ pub trait TileOps {
         labels: impl Into<Rows<Self::Index>>,
         first_column: Self::Index,
     );
+
+    /// Completes what [`one_hot_select`](Self::one_hot_select) found: lanes of a TPU each keep what they have seen.
+    fn finish_one_hot(&self, out: impl Into<Rows<Self::Index>>);
 
     /// The gradient of a softmax loss with respect to `scale * z`, where `z` are the logits and
     /// `log p = scale z - lse`:

@@ -102,11 +102,11 @@ fn the_nearest_fit_halves_columns_first() {
     let blocks = Blocks {
         b: 1024,
         h: 512,
-        v: 4096,
+        v: 16384,
     };
     let nearest = nearest_fit(&request, blocks, |blocks| request.forward(blocks)).unwrap();
-    // Of 2048 columns, windows and scratch are 15.56 MiB and the spills too many: the compiler has 16.75 MiB.
-    assert_eq!(nearest, Some(Blocks { v: 1024, ..blocks }));
+    // Of 8192 columns the windows alone are 18 MiB; of 4096, where no logits go to memory, the compiler has 13.96 MiB.
+    assert_eq!(nearest, Some(Blocks { v: 4096, ..blocks }));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use tilecast_core::expr::{Expr, Leaf};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
-use tilecast_core::spec::AxisId;
+use tilecast_core::spec::{Access, AxisId, Buffer};
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
 use super::memory::Moments;
@@ -53,24 +53,6 @@ impl<'r> Recorder<'r> {
         r.store_tile(out, value);
     }
 
-    /// Where labels point to this column of a tile that starts at `first_column`, and their column
-    /// in the tile in lane form.
-    fn one_hot(
-        self,
-        labels: &Rows<Scalar<'r>>,
-        first_column: Scalar<'r>,
-        columns: usize,
-    ) -> (Value, Value) {
-        let r = self.0;
-        let labels = r.lanes(labels);
-        let shape = r.shape(labels);
-        let first = r.broadcast_scalar(first_column.value(), &shape);
-        let column = r.same("arith.subi", &[labels, first]);
-        let numbers = r.numbers(&[shape[0], columns], 1);
-        let hit = r.compare_integers("eq", numbers, r.spread(column, columns));
-        (hit, column)
-    }
-
     /// Replaces the part of a tile from `valid` on, along one dimension.
     fn mask(self, tile: &Tile<Scalar<'r>>, valid: Scalar<'r>, value: f32, dimension: usize) {
         let r = self.0;
@@ -80,9 +62,16 @@ impl<'r> Recorder<'r> {
             let numbers = r.numbers(&shape, dimension);
             let limit = r.broadcast_scalar(valid.value(), &shape);
             let inside = r.compare_integers("slt", numbers, limit);
-            let kept = r.widen(r.load_tile(tile));
-            r.store_tile(tile, r.select(inside, kept, r.splat(value, &shape)));
+            self.keep(tile, inside, value);
         });
+    }
+
+    /// Replaces what is not `inside`.
+    fn keep(self, tile: &Tile<Scalar<'r>>, inside: Value, value: f32) {
+        let r = self.0;
+        let kept = r.widen(r.load_tile(tile));
+        let other = r.splat(value, &[tile.rows.len, tile.columns.len]);
+        r.store_tile(tile, r.select(inside, kept, other));
     }
 
     fn dma<const N: usize>(
@@ -336,6 +325,8 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_lanes(&out.into(), entropy);
     }
 
+    /// Each lane keeps the logit of its own column: two operations for each register of the tile, and no value moves
+    /// between lanes until [`TileOps::finish_one_hot`].
     fn one_hot_select(
         &self,
         out: impl Into<Rows<Scalar<'r>>>,
@@ -344,21 +335,22 @@ impl<'r> TileOps for Recorder<'r> {
         first_column: Scalar<'r>,
     ) {
         let (r, out, tile) = (self.0, out.into(), tile.into());
-        let shape = [tile.rows.len, tile.columns.len];
-        let (hit, column) = self.one_hot(&labels.into(), first_column, shape[1]);
-        let z = r.widen(r.load_tile(&tile));
-        let picked = r.reduce(VectorKind::Add, r.select(hit, z, r.splat(0.0, &shape)), 1);
-        let lanes = [shape[0], LANES];
-        let bound = |value| r.broadcast_scalar(r.i32_constant(value), &lanes);
-        let inside = r.same(
-            "arith.andi",
-            &[
-                r.compare_integers("sge", column, bound(0)),
-                r.compare_integers("slt", column, bound(shape[1] as i64)),
-            ],
-        );
-        let picked = r.broadcast(picked, &lanes);
-        r.store_lanes(&out, r.select(inside, picked, r.lanes(&out)));
+        let distances = r.lane_distances(r.lanes(&labels.into()), first_column);
+        let shape = r.shape(distances);
+        let groups = r.lane_groups(r.widen(r.load_tile(&tile))).into_iter();
+        let picked = groups.enumerate().fold(r.lanes(&out), |picked, (i, z)| {
+            let first = r.i32_constant((i * LANES) as i64);
+            let hit = r.compare_integers("eq", distances, r.broadcast_scalar(first, &shape));
+            r.select(hit, z, picked)
+        });
+        r.store_lanes(&out, picked);
+    }
+
+    fn finish_one_hot(&self, out: impl Into<Rows<Scalar<'r>>>) {
+        let (r, out) = (self.0, out.into());
+        let lanes = r.lanes(&out);
+        let picked = r.reduce(VectorKind::Add, lanes, 1);
+        r.store_lanes(&out, r.broadcast(picked, &r.shape(lanes)));
     }
 
     fn softmax_delta(
@@ -394,7 +386,9 @@ impl<'r> TileOps for Recorder<'r> {
         {
             let coefficient = r.lanes(&coefficient);
             coefficients.push(coefficient);
-            let (hit, _) = self.one_hot(&labels, first_column, shape[1]);
+            let distances = r.lane_distances(r.lanes(&labels), first_column);
+            let starts = r.group_starts(shape);
+            let hit = r.compare_integers("eq", spread(distances), starts);
             d = r.same("arith.subf", &[d, r.select(hit, spread(coefficient), zero)]);
         }
         if let Some(uniform) = delta.uniform {
@@ -417,8 +411,24 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_tile(&out.into(), r.select(counts_not, zero, d));
     }
 
+    /// A whole buffer, or an input, which nothing else writes, in a branch that few steps take. Some of the rows of what
+    /// the step has computed are one of several sub-tiles in a straight line, which a branch would cut: the scheduler
+    /// could not overlap them. These are masked always.
     fn mask_columns(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
-        self.mask(&tile.into(), valid, value, 1);
+        let (r, tile) = (self.0, tile.into());
+        let computed = match &r.spec.buffers()[tile.buffer.index()].buffer {
+            Buffer::Window { access, .. } => *access != Access::Input,
+            _ => true,
+        };
+        if tile.rows.start.is_none() || !computed {
+            return self.mask(&tile, valid, value, 1);
+        }
+        let shape = [tile.rows.len, tile.columns.len];
+        let limit = r.broadcast_scalar(valid.value(), &[shape[0], LANES]);
+        let limit = r.lane_distances(limit, self.index(0));
+        let limit = r.spread(limit, shape[1]);
+        let inside = r.compare_integers("slt", r.group_starts(shape), limit);
+        self.keep(&tile, inside, value);
     }
 
     fn mask_rows(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {

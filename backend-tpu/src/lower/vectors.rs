@@ -161,15 +161,38 @@ impl<'r> Recording<'r> {
     /// The columns of `[rows, columns]` in groups of 128.
     pub(super) fn lane_groups(&self, tile: Value) -> Vec<Value> {
         let shape = self.shape(tile);
-        if !shape[1].is_multiple_of(LANES) {
-            self.unsupported(format!(
-                "a block of {} columns: the vocabulary block must be a multiple of 128",
-                shape[1]
-            ));
-        }
+        self.check_groups(shape[1]);
         (0..shape[1] / LANES)
             .map(|i| self.slice(tile, [0, i * LANES], [shape[0], LANES]))
             .collect()
+    }
+
+    fn check_groups(&self, columns: usize) {
+        if !columns.is_multiple_of(LANES) {
+            self.unsupported(format!(
+                "a block of {columns} columns: the vocabulary block must be a multiple of {LANES}"
+            ));
+        }
+    }
+
+    /// Columns of an array in lane form, as distances from each lane of a tile that starts at `first_column`: `128 i` in
+    /// the lane, and for the group `i`, whose column it is.
+    pub(super) fn lane_distances(&'r self, columns: Value, first_column: Scalar<'r>) -> Value {
+        let shape = self.shape(columns);
+        let first = self.broadcast_scalar(first_column.value(), &shape);
+        let lanes = self.same("arith.addi", &[self.numbers(&shape, 1), first]);
+        self.same("arith.subi", &[columns, lanes])
+    }
+
+    /// The first column of its [group](Self::lane_groups), for each element of a tile. Unlike numbers of columns these
+    /// are constants of a register.
+    pub(super) fn group_starts(&self, [rows, columns]: [usize; 2]) -> Value {
+        self.check_groups(columns);
+        let starts = (0..columns).step_by(LANES).map(|first| {
+            let width = LANES.min(columns - first);
+            self.broadcast_scalar(self.i32_constant(first as i64), &[rows, width])
+        });
+        self.concatenate(&starts.collect::<Vec<_>>(), 1)
     }
 
     /// Folds values with a two-operand operation, as a balanced tree: short dependency chains.

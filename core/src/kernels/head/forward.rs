@@ -129,6 +129,8 @@ impl Forward {
     fn finish<T: TileOps>(&self, t: &T) {
         let ending = &self.ending;
         t.finish_logsumexp(ending.lse, ending.statistics.stats);
+        let all = Span::all(self.blocks.b);
+        ending.statistics.finish_label_logit(t, all);
         if let Some(entropy) = ending.entropy {
             t.finish_entropy(entropy, ending.statistics.stats);
         }

@@ -111,6 +111,7 @@ impl Kernel for Forward {
         t.when(t.is_last(rows.columns), || {
             let (span, stats) = (rows.all(t).vector, self.statistics.stats);
             t.finish_logsumexp(self.lse.scratch.span(span), stats);
+            self.statistics.finish_label_logit(t, span);
             if let Some(entropy) = self.entropy {
                 t.finish_entropy(entropy.scratch.span(span), stats);
             }

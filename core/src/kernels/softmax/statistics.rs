@@ -97,4 +97,11 @@ impl Statistics {
             t.one_hot_select(picked.span(rows), logits, labels, first_column);
         }
     }
+
+    /// Makes the label logits of `rows` complete, after the last tile.
+    pub(crate) fn finish_label_logit<T: TileOps>(&self, t: &T, rows: Span<T::Index>) {
+        if let Some(picked) = self.label_logit {
+            t.finish_one_hot(picked.span(rows));
+        }
+    }
 }
