@@ -5,7 +5,7 @@
 
 `tilecast` is built with the feature pjrt, FILE is libtpu.so (tests/python/libtpu.sh). Each contender (tpu_contenders.py) is
 compiled for each target, type and shape, forward and backward alone, and its schedule read (tpu_schedule.py). What was compiled once
-is kept in --cache by content, so that a second run takes what has changed. --markdown replaces the tables of that file, between
+and read is kept in --cache by content, so that a second run takes what has changed. --markdown replaces the tables of that file, between
 its two marks, by those of this run.
 """
 import argparse
@@ -51,7 +51,7 @@ def measure(options, cell, program):
             else:
                 answer = {"status": "unread", "message": done.stderr.strip().splitlines()[-1]}
     timed_out = answer["status"] == "error" and "took" in str(answer.get("message"))
-    if answer["status"] != "crash" and not timed_out:
+    if answer["status"] not in ("crash", "unread") and not timed_out:
         with open(path, "w") as f:
             json.dump(answer, f)
     return answer
