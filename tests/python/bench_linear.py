@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times the fused linear cross-entropy and PyTorch in turn, and prints the ratios.
+"""Times the fused linear cross-entropy, PyTorch and JAX in turn, and prints the ratios.
 
     cargo build --release -p tilecast-benches --example linear_peer
     python=$(bash tests/python/setup.sh)
     "$python" tests/python/bench_linear.py --peer target/release/examples/linear_peer --dtype bf16 --threads 2
 
-PyTorch runs eagerly and compiled, with as many threads, on the same numbers: the product, logits in f32, cross-entropy.
+All run with as many threads on the same numbers. PyTorch: the product, logits in f32 and cross-entropy, `eager` and `compiled`, and its
+own `linear_cross_entropy` by `chunks` of tokens, which takes w as [V, H]. JAX: the same stored (`jax`) and by blocks of the vocabulary (`scan`).
 `forward` is the losses alone, `both` losses and gradients of both operands in new memory. `bf16-delta` is `both` with the
 gradient of the logits rounded to bf16, as PyTorch's is; by default ours keeps it in f32. The results are compared as well,
 and that is all that --smoke is for: it runs once on a small problem and says nothing about times. Exit code 1 if results
@@ -13,28 +14,31 @@ differ.
 """
 
 import argparse
+import pathlib
 import sys
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
-from turns import HEADER, Peer, in_turn, timed
+from turns import Peer, header, in_turn, timed, words
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 TOLERANCE = {"f32": 1e-4, "bf16": 2e-2}
+PEERS = ["eager", "compiled", "chunks", "jax", "scan"]
+JAX = pathlib.Path(__file__).with_name("linear_jax.py")
 SHAPES = [(512, 512, 32768), (1024, 1024, 32768), (512, 2048, 128256), (2048, 512, 128256)]
 
 
 def values(rows, columns, seed, dtype):
-    """The numbers of benches/examples/linear_peer.rs."""
-    words = (np.arange(rows * columns, dtype=np.uint64) + np.uint64(seed)) * 2654435761 & 0xFFFFFFFF
-    numbers = ((words >> 8).astype(np.float32) / np.float32(1 << 23) - np.float32(1)) * np.float32(0.125)
-    return torch.from_numpy(numbers.reshape(rows, columns)).to(dtype).requires_grad_()
+    return torch.from_numpy(words(rows, columns, seed)).to(dtype).requires_grad_()
 
 
 def loss(x, w, labels):
     return F.cross_entropy((x @ w).float(), labels, reduction="sum")
+
+
+def chunks(x, w, labels):
+    return F.linear_cross_entropy(x, w, labels, reduction="sum", options=torch.nn.LinearCrossEntropyOptions())
 
 
 def run(function, what, given):
@@ -53,19 +57,25 @@ def compare(binary, shape, dtype, threads, rounds):
     torch.set_num_threads(threads)
     tokens, hidden, vocab = shape
     labels = torch.arange(tokens) * 37 % vocab
-    given = values(tokens, hidden, 1, DTYPES[dtype]), values(hidden, vocab, 2, DTYPES[dtype]), labels
+    given = x, w, labels = values(tokens, hidden, 1, DTYPES[dtype]), values(hidden, vocab, 2, DTYPES[dtype]), labels
+    by_rows = x, w.detach().T.contiguous().requires_grad_(), labels
     compiled = torch.compile(loss)
     print(f"B={tokens} H={hidden} V={vocab} {dtype}, {threads} thread(s), medians of {rounds}")
-    print(HEADER)
+    print(header(PEERS))
     counts = [0, 0]
-    with Peer(binary, *shape, dtype, threads) as peer:
+    with Peer(binary, *shape, dtype, threads) as peer, Peer(sys.executable, "-B", JAX, *shape, dtype, threads) as jax:
         gradients = ("both", "bf16-delta") if dtype == "bf16" else ("both",)
         for whats in (("forward",), gradients):
             found = in_turn(
                 "linear-ce",
                 {what: (lambda what=what: peer.run(what)) for what in whats},
-                lambda: run(loss, whats[0], given),
-                lambda: run(compiled, whats[0], given),
+                {
+                    "eager": lambda: run(loss, whats[0], given),
+                    "compiled": lambda: run(compiled, whats[0], given),
+                    "chunks": lambda: run(chunks, whats[0], by_rows),
+                    "jax": lambda: jax.run(f"plain {whats[0]}"),
+                    "scan": lambda: jax.run(f"scan {whats[0]}"),
+                },
                 rounds,
                 TOLERANCE[dtype],
             )

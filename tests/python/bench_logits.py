@@ -20,10 +20,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from turns import HEADER, Peer, in_turn, timed
+from turns import Peer, header, in_turn, timed
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 # bf16 eager rounds every intermediate.
+PEERS = ["eager", "compiled"]
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}
 
 
@@ -94,7 +95,7 @@ def compare(binary, tokens, vocab, dtype, threads, rounds):
     torch.set_num_threads(threads)
     given = inputs(tokens, vocab, DTYPES[dtype])
     print(f"{tokens} x {vocab} {dtype}, {threads} thread(s), medians of {rounds}")
-    print(HEADER)
+    print(header(PEERS))
     counts = [0, 0]
     with Peer(binary, tokens, vocab, dtype, threads) as peer:
         for op, function in OPS.items():
@@ -103,8 +104,10 @@ def compare(binary, tokens, vocab, dtype, threads, rounds):
                 found = in_turn(
                     op,
                     {what: (lambda what=what: peer.run(f"{op} {what}")) for what in whats},
-                    lambda: run(function, whats[0], given),
-                    lambda: run(compiled, whats[0], given),
+                    {
+                        "eager": lambda: run(function, whats[0], given),
+                        "compiled": lambda: run(compiled, whats[0], given),
+                    },
                     rounds,
                     TOLERANCE[dtype],
                 )

@@ -1,4 +1,4 @@
-"""A program of ours and PyTorch, timed in turn in one schedule: the machine's moods hit both.
+"""A program of ours and those of others, timed in turn in one schedule: the machine's moods hit all.
 
 Results are compared as well: a number each run returns beside its time.
 """
@@ -7,8 +7,7 @@ import statistics
 import subprocess
 import time
 
-HEADER = f"{'':20} {'ours ms':>9} {'eager ms':>9} {'compiled':>9}   {'eager/ours':>10} {'compiled/ours':>13}"
-
+import numpy as np
 
 class Peer:
     """Our side: a program that answers each line with seconds and a number to check."""
@@ -38,13 +37,25 @@ def timed(body):
     return time.perf_counter() - start, result
 
 
-def in_turn(title, ours, eager, compiled, rounds, tolerance):
-    """Prints a line for each of `ours`, by name; how many results agreed with PyTorch's and how many did not.
+def words(rows, columns, seed):
+    """The numbers of benches/examples/linear_peer.rs."""
+    hashes = (np.arange(rows * columns, dtype=np.uint64) + np.uint64(seed)) * 2654435761 & 0xFFFFFFFF
+    numbers = ((hashes >> 8).astype(np.float32) / np.float32(1 << 23) - np.float32(1)) * np.float32(0.125)
+    return numbers.reshape(rows, columns)
+
+
+def header(peers):
+    """What stands over the lines of `in_turn`."""
+    return f"{'':20} {'ours ms':>9}" + "".join(f" {name:>9} {'/ ours':>6}" for name in peers)
+
+
+def in_turn(title, ours, peers, rounds, tolerance):
+    """Prints a line for each of `ours`, by name; how many results agreed with those of the peers and how many did not.
 
     All are functions that return seconds and the number to check, which may differ by `tolerance` of its size. One run
     of each comes first: memory is touched, code compiled.
     """
-    runs = ours | {"eager": eager, "compiled": compiled}
+    runs = ours | peers
     checks = {name: body()[1] for name, body in runs.items()}
     seconds = {name: [] for name in runs}
     for _ in range(rounds):
@@ -53,12 +64,9 @@ def in_turn(title, ours, eager, compiled, rounds, tolerance):
     times = {name: statistics.median(values) for name, values in seconds.items()}
     counts = [0, 0]
     for name in ours:
-        print(
-            f"{title:10} {name:9} {times[name] * 1e3:9.2f} {times['eager'] * 1e3:9.2f} {times['compiled'] * 1e3:9.2f}"
-            f"   {times['eager'] / times[name]:10.2f} {times['compiled'] / times[name]:13.2f}",
-            flush=True,
-        )
-        for peer in ("eager", "compiled"):
+        beside = "".join(f" {times[peer] * 1e3:9.2f} {times[peer] / times[name]:6.2f}" for peer in peers)
+        print(f"{title:9} {name:10} {times[name] * 1e3:9.2f}{beside}", flush=True)
+        for peer in peers:
             agrees = abs(checks[name] - checks[peer]) <= tolerance * max(abs(checks[peer]), 1e-3)
             counts[not agrees] += 1
             if not agrees:
