@@ -109,7 +109,7 @@ def compare(binary, tokens, vocab, dtype, threads, rounds):
                         "compiled": lambda: run(compiled, whats[0], given),
                     },
                     rounds,
-                    TOLERANCE[dtype],
+                    dict.fromkeys(PEERS, TOLERANCE[dtype]),
                 )
                 counts = [sum(pair) for pair in zip(counts, found)]
     return counts

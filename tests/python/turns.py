@@ -49,11 +49,11 @@ def header(peers):
     return f"{'':20} {'ours ms':>9}" + "".join(f" {name:>9} {'/ ours':>6}" for name in peers)
 
 
-def in_turn(title, ours, peers, rounds, tolerance):
+def in_turn(title, ours, peers, rounds, tolerances):
     """Prints a line for each of `ours`, by name; how many results agreed with those of the peers and how many did not.
 
-    All are functions that return seconds and the number to check, which may differ by `tolerance` of its size. One run
-    of each comes first: memory is touched, code compiled.
+    All are functions that return seconds and the number to check, which may differ from that of a peer by
+    its part of `tolerances`, relative to its size. One run of each comes first: memory is touched, code compiled.
     """
     runs = ours | peers
     checks = {name: body()[1] for name, body in runs.items()}
@@ -67,7 +67,7 @@ def in_turn(title, ours, peers, rounds, tolerance):
         beside = "".join(f" {times[peer] * 1e3:9.2f} {times[peer] / times[name]:6.2f}" for peer in peers)
         print(f"{title:9} {name:10} {times[name] * 1e3:9.2f}{beside}", flush=True)
         for peer in peers:
-            agrees = abs(checks[name] - checks[peer]) <= tolerance * max(abs(checks[peer]), 1e-3)
+            agrees = abs(checks[name] - checks[peer]) <= tolerances[peer] * max(abs(checks[peer]), 1e-3)
             counts[not agrees] += 1
             if not agrees:
                 print(f"{title} {name}: ours is {checks[name]}, {peer} {checks[peer]}")
