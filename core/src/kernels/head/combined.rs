@@ -15,10 +15,12 @@ use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
 /// turns it into delta, in place and in f32. Stage 1 walks the hidden blocks once more and adds the
 /// tile's share to `dx [b,h]` and to the core's own `dw [h,v]`, both read, updated and written
 /// back by explicit copies: an output window could not do it, because the grid returns to a block
-/// of `dx` for every column block and to one of `dw` for every row block.
+/// of `dx` for every column block and to one of `dw` for every row block. A block of `dx` that is as wide
+/// as the hidden dimension stays where it is until its last column block.
 ///
-/// The reads start before the products, and both writes are waited for at the end of the step, so
-/// that each overlaps the other product.
+/// A block of `dw` is written back while the next logits are made, and the next one is read during the product for `dx`:
+/// one tile is enough for copies that no product waits for. With several hidden blocks those after the first wait for
+/// the copies of the one before.
 #[derive(Clone, Debug)]
 pub struct Combined {
     spec: KernelSpec,
@@ -145,6 +147,14 @@ impl Combined {
             }
         });
         t.when(t.is_last(self.hidden), || {
+            let last = self.head.hidden.div_ceil(self.blocks.h) as i64 - 1;
+            t.when(t.is_after_first(self.columns), || {
+                self.dw
+                    .finish_write(t, self.dw_block(t, t.index(last), column - t.index(1)));
+            });
+            t.when(t.is_after_first(self.row), || {
+                self.dw.start_read(t, self.dw_block(t, t.index(0), column));
+            });
             let delta = self.logits.values;
             if self.logits.ragged_rows() {
                 t.mask_rows(delta, self.logits.rows_left(t, row_block), 0.0);
@@ -175,14 +185,18 @@ impl Combined {
             t.mask_columns(self.logits.w, self.logits.columns_left(t, column), 0.0);
         }
         let dx = self.dx.array.block([row_block, hidden]);
-        let dw = self
-            .dw
-            .array
-            .block([t.program_id(self.core), hidden, column]);
+        let dw = self.dw_block(t, hidden, column);
         let has_dx = t.is_after_first(self.columns);
         let has_dw = t.is_after_first(self.row);
-        t.when(has_dx, || self.dx.start_read(t, dx));
-        t.when(has_dw, || self.dw.start_read(t, dw));
+        let dx_stays = self.head.hidden <= self.blocks.h;
+        if !dx_stays {
+            t.when(has_dx, || self.dx.start_read(t, dx));
+            t.when(t.is_after_first(self.hidden), || {
+                self.dw
+                    .finish_write(t, self.dw_block(t, hidden - t.index(1), column));
+                t.when(has_dw, || self.dw.start_read(t, dw));
+            });
+        }
 
         let delta = self.logits.values;
         let (tile, w) = (self.dx.tile, self.logits.w);
@@ -190,10 +204,16 @@ impl Combined {
             t.matmul(tile, delta, w, Contract::NT, Accumulate::Overwrite);
         });
         t.when(has_dx, || {
-            self.dx.finish_read(t, dx);
+            if !dx_stays {
+                self.dx.finish_read(t, dx);
+            }
             t.matmul(tile, delta, w, Contract::NT, Accumulate::Add);
         });
-        t.start_copy(Direction::Store, dx, tile, self.dx.write);
+        let once_complete = |copy: &dyn Fn()| match dx_stays {
+            true => t.when(t.is_last(self.columns), copy),
+            false => copy(),
+        };
+        once_complete(&|| self.dx.start_write(t, dx));
 
         let (tile, x) = (self.dw.tile, self.logits.x);
         t.when(t.is_first(self.row), || {
@@ -203,9 +223,21 @@ impl Combined {
             self.dw.finish_read(t, dw);
             t.matmul(tile, x, delta, Contract::TN, Accumulate::Add);
         });
-        t.start_copy(Direction::Store, dw, tile, self.dw.write);
-        t.wait(Direction::Store, dx, self.dx.tile, self.dx.write);
-        t.wait(Direction::Store, dw, self.dw.tile, self.dw.write);
+        self.dw.start_write(t, dw);
+        once_complete(&|| self.dx.finish_write(t, dx));
+        let is_last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
+        t.when(is_last, || self.dw.finish_write(t, dw));
+    }
+
+    /// A block of the core's own `dw`.
+    fn dw_block<T: TileOps>(
+        &self,
+        t: &T,
+        hidden: T::Index,
+        column: T::Index,
+    ) -> HbmBlock<T::Index, 3> {
+        let core = t.program_id(self.core);
+        self.dw.array.block([core, hidden, column])
     }
 }
 
@@ -216,6 +248,14 @@ impl Gradient {
 
     fn finish_read<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
         t.wait(Direction::Load, block, self.tile, self.read);
+    }
+
+    fn start_write<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
+        t.start_copy(Direction::Store, block, self.tile, self.write);
+    }
+
+    fn finish_write<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
+        t.wait(Direction::Store, block, self.tile, self.write);
     }
 }
 
