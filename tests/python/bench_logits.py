@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from turns import Peer, header, in_turn, timed
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
-# bf16 eager rounds every intermediate.
 PEERS = ["eager", "compiled"]
+# bf16 eager rounds every intermediate.
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}
 
 

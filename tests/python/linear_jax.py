@@ -20,7 +20,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from turns import timed, words  # noqa: E402
 
-# A block of logits is as small as the gradient of w allows to keep it in one piece.
+# Columns of a block of the vocabulary.
 MOST_COLUMNS = 8192
 
 

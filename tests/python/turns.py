@@ -9,8 +9,9 @@ import time
 
 import numpy as np
 
+
 class Peer:
-    """Our side: a program that answers each line with seconds and a number to check."""
+    """A program that answers each line with seconds and a number to check."""
 
     def __init__(self, *command):
         command = [str(word) for word in command]

@@ -6,7 +6,7 @@ use half::bf16;
 use proptest::prelude::*;
 
 use super::*;
-use crate::simd::{SPLIT_PARTS, fma_peak};
+use crate::simd::fma_peak;
 
 /// How an operand is stored.
 #[derive(Debug, Clone, Copy)]
@@ -209,11 +209,8 @@ fn check(
         } else {
             // Each of k + 1 additions errs by at most an ulp (half of one, but for `vdpbf16ps`, which may truncate)
             // of a partial sum, itself at most Σ|a||b|. A split operand makes three of each.
-            let parts = match arithmetic {
-                Arithmetic::Split => SPLIT_PARTS,
-                _ => 1,
-            };
-            let tolerance = (parts * k + 1) as f64 * f64::from(f32::EPSILON) * magnitude;
+            let terms = arithmetic.products() * k;
+            let tolerance = (terms + 1) as f64 * f64::from(f32::EPSILON) * magnitude;
             let error = (f64::from(computed) - sum).abs();
             prop_assert!(
                 error <= tolerance,
@@ -261,6 +258,12 @@ const PLAIN: Operand = Operand {
     seed: 1,
 };
 
+/// Words of the depth that a product of any level takes at once, at most: `f32` has the deepest slices.
+fn deepest_slice() -> usize {
+    let words = |simd: Simd| simd.panel_formats(Arithmetic::F32)[1].most_slice_words;
+    Simd::available().map(words).max().unwrap()
+}
+
 #[test]
 fn products_deeper_than_a_slice_match_f64() {
     let transposed = Operand {
@@ -268,9 +271,7 @@ fn products_deeper_than_a_slice_match_f64() {
         ..PLAIN
     };
     for (lhs, rhs) in [(PLAIN, PLAIN), (PLAIN, transposed), (transposed, PLAIN)] {
-        // No level takes more words at once.
-        const SLICE_WORDS: usize = 512;
-        let shape @ (m, n, k) = (33, 101, 2 * SLICE_WORDS + 37);
+        let shape @ (m, n, k) = (33, 101, 2 * deepest_slice() + 37);
         for (types, bf16_operands) in [((false, false), 0), ((true, false), 1), ((true, true), 2)] {
             let lhs = Stored::new(lhs, m, k, types.0);
             let rhs = Stored::new(rhs, k, n, types.1);
@@ -287,8 +288,8 @@ fn products_deeper_than_a_slice_match_f64() {
 
 #[test]
 fn products_taller_than_a_block_match_f64() {
-    const SLICE_WORDS: usize = 512;
-    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / SLICE_WORDS + 9, 5, SLICE_WORDS);
+    let depth = deepest_slice();
+    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / depth + 9, 5, depth);
     let lhs = Stored::new(PLAIN, m, k, false);
     let rhs = Stored::new(PLAIN, k, n, false);
     for simd in Simd::available() {

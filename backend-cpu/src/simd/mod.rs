@@ -42,7 +42,7 @@ pub(crate) use memory::Line;
 pub use memory::prefer_large_pages;
 pub(crate) use microkernel::{Slice, Strip};
 pub use pack::{Arithmetic, Values};
-pub(crate) use pack::{Extents, Pack, PanelFormat, SPLIT_PARTS};
+pub(crate) use pack::{Extents, Pack, PanelFormat};
 use slices::{CombineInPlace, SumOf, WithScalar};
 pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
 use vector::Kernel;
@@ -314,12 +314,8 @@ impl Simd {
             return arithmetic;
         }
         let rate = PAIRS_TO_F32[self.level as usize].get_or_init(|| pairs_to_f32(self));
-        let products = match arithmetic {
-            Arithmetic::Split => SPLIT_PARTS,
-            _ => 1,
-        };
         // Known machines are far on either side: with this margin noise cannot turn the answer.
-        if rate / products as f64 > 1.25 {
+        if rate / arithmetic.products() as f64 > 1.25 {
             arithmetic
         } else {
             Arithmetic::F32

@@ -76,17 +76,25 @@ impl Arithmetic {
         }
     }
 
-    /// Operands whose sum stands for one of such values.
+    /// Products of operands in panels that make one of the operands themselves.
+    pub(crate) const fn products(self) -> usize {
+        match self {
+            Self::F32 | Self::Bf16 => 1,
+            Self::Split => SPLIT_PARTS,
+        }
+    }
+
+    /// Operands in panels whose sum stands for one of such values.
     pub(crate) const fn parts(self, values: Values<'_>) -> usize {
-        match (self, values) {
-            (Self::Split, Values::F32(_)) => SPLIT_PARTS,
-            _ => 1,
+        match values {
+            Values::F32(_) => self.products(),
+            Values::Bf16(_) => 1,
         }
     }
 }
 
 /// Eight bits each make the 24 of an `f32`.
-pub(crate) const SPLIT_PARTS: usize = 3;
+const SPLIT_PARTS: usize = 3;
 
 /// How one side of a product is laid out in panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,10 +62,9 @@ impl SummedOutput {
         spec: &mut SpecBuilder,
         axis: AxisId,
         [name, sum_name]: [&'static str; 2],
-        block: [usize; 2],
         operand: Blocked,
     ) -> Self {
-        let dtype = operand.dtype;
+        let (dtype, block) = (operand.dtype, [operand.block[0], operand.block[1]]);
         let out = spec.output_tile(name, operand);
         let sum = match dtype {
             DType::F32 => out,
@@ -86,7 +85,7 @@ impl SummedOutput {
     }
 }
 
-/// Declares an f32 array to which every chunk adds: the block before and after, one array.
+/// Declares an array that a kernel updates in place: a block of it before and after.
 pub(super) fn updated_array(
     spec: &mut SpecBuilder,
     names: [&'static str; 2],

@@ -135,15 +135,14 @@ impl WeightGradient {
         let x = x_window(&mut spec, head, blocks, rows.into(), hidden.into());
         let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
         let delta = spec.input_tile("delta", delta);
-        let block = [blocks.h, blocks.v];
         let operand = Blocked::new(
             head.grad_dtype(),
             [head.hidden, head.vocab],
-            block,
+            [blocks.h, blocks.v],
             [hidden.into(), BlockIndex::from(columns) + chunk.at(0)],
         )
         .masked();
-        let dw = SummedOutput::declare(&mut spec, rows, ["dw", "dw_sum"], block, operand);
+        let dw = SummedOutput::declare(&mut spec, rows, ["dw", "dw_sum"], operand);
         Ok(Self {
             spec: spec.build()?,
             head: *head,

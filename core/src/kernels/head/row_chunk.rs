@@ -125,15 +125,14 @@ impl StoredHiddenGradient {
         let stored = ChunkArray::of_rows(head, blocks, chunks);
         let delta = spec.input_tile("delta", stored.window(rows, columns));
         let w = w_window(&mut spec, head, blocks, hidden.into(), columns.into());
-        let block = [blocks.b, blocks.h];
         let operand = Blocked::new(
             head.grad_dtype(),
             [head.tokens, head.hidden],
-            block,
+            [blocks.b, blocks.h],
             [BlockIndex::from(rows) + chunk.at(0), hidden.into()],
         )
         .masked();
-        let dx = SummedOutput::declare(&mut spec, columns, ["dx", "dx_sum"], block, operand);
+        let dx = SummedOutput::declare(&mut spec, columns, ["dx", "dx_sum"], operand);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
