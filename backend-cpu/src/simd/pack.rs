@@ -261,7 +261,8 @@ impl<'a, W: Word> View<'a, W> {
                 _ => {}
             }
             let logical = format.width.min(e.lanes - first);
-            for t in 0..panel_words / format.width {
+            let whole_words = if done == format.width { words } else { 0 };
+            for t in whole_words..panel_words / format.width {
                 let done = if t < words { done } else { 0 };
                 for lane in done..format.width {
                     panel[format.place(lane, t)] = match lane < logical {
@@ -321,9 +322,7 @@ impl<'a, W: Word> View<'a, W> {
                 let (low, low_rest) = low.as_chunks::<16>();
                 let (high, high_rest) = high.as_chunks::<16>();
                 for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
-                    for ((to, &low), &high) in to.iter_mut().zip(low).zip(high) {
-                        *to = W::join(low, high);
-                    }
+                    *to = std::array::from_fn(|i| W::join(low[i], high[i]));
                 }
                 for ((to, &low), &high) in to_rest.iter_mut().zip(low_rest).zip(high_rest) {
                     *to = W::join(low, high);

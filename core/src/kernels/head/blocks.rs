@@ -211,13 +211,17 @@ const MOST_ROWS: usize = 1024;
 /// memory once per block of them; with as many columns fewer rows keep a block of delta in the cache.
 const BACKWARD_ROWS: usize = 512;
 const BACKWARD_COLUMNS: usize = 512;
+/// Bytes of a row of a block of `w` on a CPU, at least: the next row lies in another page, and what is read of a page at once
+/// must be worth finding it.
+const ROW_BYTES: usize = 1024;
 /// Rows of logits that are reduced at once on a CPU.
 const ROWS_PER_SUB_TILE: usize = 256;
 
 impl Schedule {
     /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
     /// as many rows as memory allows, and rows split evenly over the threads. A block of `w` and one of logits take
-    /// half of the cache each; the logits are reduced in sub-tiles of rows while they are hot.
+    /// half of the cache each, or more if rows of `w` would be short; the logits are reduced in sub-tiles of rows while they
+    /// are hot.
     pub fn for_cache(head: &Head, cache: &Cache) -> Self {
         let even = |size: usize, at_most: usize, multiple: usize| {
             let parts = size.div_ceil(at_most.max(1));
@@ -236,7 +240,9 @@ impl Schedule {
             Blocks { b, h, v }
         };
         let in_cache = |b: usize| words(cache.bytes / 2) / b.max(h);
-        let forward = block(MOST_ROWS, in_cache(rows.min(MOST_ROWS)));
+        let page_worth = ROW_BYTES / head.dtype.size_bytes();
+        let most_columns = in_cache(rows.min(MOST_ROWS)).max(page_worth);
+        let forward = block(MOST_ROWS, most_columns);
         let most_columns = in_cache(h)
             .max(words(cache.panel_bytes) / h)
             .min(BACKWARD_COLUMNS);
