@@ -58,7 +58,6 @@ impl Unit {
 #[derive(Clone, Copy, Debug)]
 struct Fitted {
     valu_slots: f64,
-    eup_slots: f64,
     pop_slots: f64,
     xlu_slots: f64,
     load_slots: f64,
@@ -81,7 +80,6 @@ const FITTED: [(&str, Fitted); 5] = [
         "v4",
         Fitted {
             valu_slots: 1.70,
-            eup_slots: 0.50,
             pop_slots: 1.82,
             xlu_slots: 2.00,
             load_slots: 1.00,
@@ -101,7 +99,6 @@ const FITTED: [(&str, Fitted); 5] = [
         "v5e",
         Fitted {
             valu_slots: 3.69,
-            eup_slots: 1.00,
             pop_slots: 2.00,
             xlu_slots: 2.91,
             load_slots: 3.00,
@@ -121,7 +118,6 @@ const FITTED: [(&str, Fitted); 5] = [
         "v5p",
         Fitted {
             valu_slots: 3.92,
-            eup_slots: 1.00,
             pop_slots: 1.97,
             xlu_slots: 3.00,
             load_slots: 3.00,
@@ -141,7 +137,6 @@ const FITTED: [(&str, Fitted); 5] = [
         "v6e",
         Fitted {
             valu_slots: 3.24,
-            eup_slots: 1.00,
             pop_slots: 1.63,
             xlu_slots: 1.87,
             load_slots: 2.56,
@@ -161,7 +156,6 @@ const FITTED: [(&str, Fitted); 5] = [
         "v7x",
         Fitted {
             valu_slots: 3.66,
-            eup_slots: 1.00,
             pop_slots: 1.37,
             xlu_slots: 1.75,
             load_slots: 2.03,
@@ -179,9 +173,16 @@ const FITTED: [(&str, Fitted); 5] = [
     ),
 ];
 
-/// Registers that the compiler keeps for what passes through, and the part of the result of an element-wise
-/// operation that is alive at a time: fitted to spill slots, before v6e and from then on.
-const PASSING: [(f64, f64); 2] = [(0.0, 0.1), (20.0, 0.15)];
+/// Part of the result of an element-wise operation that is alive at a time, fitted to spill slots.
+const TEMPORARIES: f64 = 0.1;
+
+/// Transcendental operations on a register that start in a cycle, as chains of nothing else are scheduled.
+const fn eup_slots(generation: Generation) -> f64 {
+    match generation {
+        Generation::V4 => 0.5,
+        _ => 1.0,
+    }
+}
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
@@ -203,8 +204,7 @@ pub struct Machine {
     pub transpose_latency: f64,
     /// Cycles from a row entering a matrix unit to its result.
     pub matmul_latency: f64,
-    /// Vector registers that hold values across a block; the compiler keeps the others for what it
-    /// moves through.
+    /// Vector registers, which hold values across a block.
     pub registers: f64,
     /// Part of the result of an element-wise operation that is alive at a time.
     pub temporaries: f64,
@@ -227,14 +227,13 @@ impl Machine {
         let fitted = (FITTED.iter().find(|(name, _)| *name == target.name))
             .unwrap_or(&FITTED[FITTED.len() - 1])
             .1;
-        let (passing, temporaries) = PASSING[usize::from(target.generation >= Generation::V6e)];
         Self {
             target,
             slots_per_cycle: [
                 units,
                 units,
                 fitted.valu_slots,
-                fitted.eup_slots,
+                eup_slots(target.generation),
                 fitted.pop_slots,
                 fitted.xlu_slots,
                 fitted.load_slots,
@@ -246,8 +245,8 @@ impl Machine {
             reduce_latency: fitted.reduce_latency,
             transpose_latency: fitted.transpose_latency,
             matmul_latency: fitted.matmul_latency,
-            registers: target.vregs.value.unwrap_or(64) as f64 - passing,
-            temporaries,
+            registers: target.vregs.value.unwrap_or(64) as f64,
+            temporaries: TEMPORARIES,
             spill_cycles: fitted.spill_cycles,
             region_cycles: fitted.region_cycles,
             loop_cycles: 10.0,
@@ -347,12 +346,11 @@ impl Machine {
     }
 
     /// The figures that are fitted to schedules, by name.
-    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 18] {
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 17] {
         let [fixed, window, axis, prefetched] = &mut self.step_cycles;
-        let [_, _, valu, eup, pop, xlu, load, store] = &mut self.slots_per_cycle;
+        let [_, _, valu, _, pop, xlu, load, store] = &mut self.slots_per_cycle;
         [
             ("valu_slots", valu),
-            ("eup_slots", eup),
             ("pop_slots", pop),
             ("xlu_slots", xlu),
             ("load_slots", load),
