@@ -195,7 +195,7 @@ pub struct Cache {
     pub row_multiple: usize,
     /// Columns that the microkernel handles at once.
     pub column_multiple: usize,
-    /// Bytes of packed rows of `x` a thread may hold.
+    /// Bytes of packed rows of `x` a thread may hold; a block of `w` may take twice as much.
     pub panel_bytes: usize,
     /// Bytes of delta a streaming backward may hold.
     pub chunk_bytes: usize,
@@ -241,6 +241,7 @@ impl Schedule {
         };
         let in_cache = |b: usize| words(cache.bytes / 2) / b.max(h);
         let page_worth = ROW_BYTES / head.dtype.size_bytes();
+        let page_worth = page_worth.min(words(2 * cache.panel_bytes) / h);
         let most_columns = in_cache(rows.min(MOST_ROWS)).max(page_worth);
         let forward = block(MOST_ROWS, most_columns);
         let most_columns = in_cache(h)
@@ -303,6 +304,32 @@ mod tests {
             let mut all = [&powers, divisors].concat();
             all.sort_unstable();
             assert_eq!(columns, all, "V = {vocab}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_w_have_long_rows_and_keep_to_their_bound() {
+        let cache = Cache {
+            bytes: 2 << 20,
+            threads: 2,
+            row_multiple: 32,
+            column_multiple: 32,
+            panel_bytes: 4 << 20,
+            chunk_bytes: 16 << 20,
+            stored_bytes: 48 << 20,
+            operations_per_byte: 32,
+        };
+        for (hidden, long) in [(512, true), (2048, true), (4096, true), (16384, false)] {
+            for dtype in [DType::F32, DType::Bf16] {
+                let head = Head::new([512, hidden, 128_256], dtype, None, HeadOptions::default());
+                let v = Schedule::for_cache(&head.unwrap(), &cache).forward.v;
+                assert_eq!(
+                    v * dtype.size_bytes() > ROW_BYTES / 2,
+                    long,
+                    "{hidden}: {v}"
+                );
+                assert!(v * hidden * 4 <= 2 * cache.panel_bytes, "{hidden}: {v}");
+            }
         }
     }
 
