@@ -261,6 +261,23 @@ impl Schedule {
 }
 
 #[cfg(test)]
+impl Cache {
+    /// One for tests, of AVX-512.
+    pub(super) fn of_two_megabytes(threads: usize) -> Self {
+        Self {
+            bytes: 2 << 20,
+            threads,
+            row_multiple: 32,
+            column_multiple: 96,
+            panel_bytes: 4 << 20,
+            chunk_bytes: threads * (8 << 20),
+            stored_bytes: 48 << 20,
+            operations_per_byte: 32,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::DType;
@@ -309,16 +326,7 @@ mod tests {
 
     #[test]
     fn blocks_of_w_have_long_rows_and_keep_to_their_bound() {
-        let cache = Cache {
-            bytes: 2 << 20,
-            threads: 2,
-            row_multiple: 32,
-            column_multiple: 32,
-            panel_bytes: 4 << 20,
-            chunk_bytes: 16 << 20,
-            stored_bytes: 48 << 20,
-            operations_per_byte: 32,
-        };
+        let cache = Cache::of_two_megabytes(2);
         for (hidden, long) in [(512, true), (2048, true), (4096, true), (16384, false)] {
             for dtype in [DType::F32, DType::Bf16] {
                 let head = Head::new([512, hidden, 128_256], dtype, None, HeadOptions::default());

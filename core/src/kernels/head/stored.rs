@@ -206,19 +206,6 @@ mod tests {
     use super::*;
     use crate::kernels::head::HeadOptions;
 
-    fn cache(threads: usize) -> Cache {
-        Cache {
-            bytes: 2 << 20,
-            threads,
-            row_multiple: 32,
-            column_multiple: 96,
-            panel_bytes: 4 << 20,
-            chunk_bytes: threads * (8 << 20),
-            stored_bytes: 48 << 20,
-            operations_per_byte: 32,
-        }
-    }
-
     fn head(dims: [usize; 3], dtype: DType) -> Head {
         Head::new(dims, dtype, None, HeadOptions::default()).unwrap()
     }
@@ -229,7 +216,10 @@ mod tests {
         for tokens in [1, 15, 16, 333, 512, 1000, 1024, 4096] {
             for (hidden, vocab) in [(8, 50), (512, 9000), (1024, 32768), (2048, 128_256)] {
                 for threads in [1, 2, 3, 16] {
-                    let (head, cache) = (head([tokens, hidden, vocab], DType::F32), cache(threads));
+                    let (head, cache) = (
+                        head([tokens, hidden, vocab], DType::F32),
+                        Cache::of_two_megabytes(threads),
+                    );
                     let Some(stored) = Stored::for_cache(&head, &cache) else {
                         continue;
                     };
@@ -255,7 +245,7 @@ mod tests {
     #[test]
     fn logits_are_stored_where_it_pays() {
         let stored = |dims, dtype, threads| {
-            let found = Stored::for_cache(&head(dims, dtype), &cache(threads));
+            let found = Stored::for_cache(&head(dims, dtype), &Cache::of_two_megabytes(threads));
             found.map(|stored| stored.chunk_rows)
         };
         let f32_rows = |dims, threads| stored(dims, DType::F32, threads);
