@@ -89,7 +89,9 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
     unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
         let rows = BLOCK.min(strip.rows - first_row);
-        let products = strip.products(i);
+        let (lhs, rhs) = (strip.lhs, strip.rhs);
+        let parts = (0..lhs.parts).flat_map(|left| (0..rhs.parts).map(move |right| (left, right)));
+        let products = parts.map(|(left, right)| [lhs.part(i, left), rhs.part(0, right)]);
         let out = &mut strip.out[first_row * strip.row_stride..];
         if rows == BLOCK && strip.columns == BLOCK {
             // SAFETY: configured above.
