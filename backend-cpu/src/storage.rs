@@ -63,8 +63,9 @@ impl<'a> Bound<'a> {
         let (dtype, bytes) = (array.as_ref().dtype(), array.as_ref().bytes());
         let whole = geometry.dims.first().copied().unwrap_or(1);
         let mut heights = uses.iter().map(|buffer| match buffer {
-            Buffer::Window { operand, .. } => operand.block.first().copied().unwrap_or(1),
-            // Copied by blocks that may be anywhere.
+            Buffer::Window { operand, .. } | Buffer::Hbm { operand } => {
+                operand.block.first().copied().unwrap_or(1)
+            }
             _ => whole,
         });
         let first = heights.next().unwrap_or(whole);

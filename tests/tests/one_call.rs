@@ -31,7 +31,16 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
 fn what_the_library_chooses_is_right_on_any_number_of_threads() {
     let case = Case::new("one call", [130, 33, 75]).options(everything());
     let mean = case.clone().reduction(Reduction::Mean);
-    for case in [case.clone(), case.bf16(), mean.clone(), mean.bf16()] {
+    // Fewer tokens than rows of dw, in which f32 logits are stored then.
+    let few = Case::new("few tokens", [30, 33, 75]).options(everything());
+    for case in [
+        case.clone(),
+        case.bf16(),
+        mean.clone(),
+        mean.bf16(),
+        few.clone(),
+        few.bf16(),
+    ] {
         let data = case.data();
         let oracle = Oracle::new(&case, &data);
         for threads in [1, 2, 3, 7] {

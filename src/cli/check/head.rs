@@ -4,7 +4,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
-use tilecast::{Cpu, DType, Gradient, Schedule, Stored, Strategy};
+use tilecast::{Cpu, DType, Gradient, Kept, Schedule, Stored, Strategy};
 
 use super::cases::Case;
 use super::compare::Errors;
@@ -76,20 +76,34 @@ fn run_on_cpu(
             }
         }
     }
-    // A stored delta is f32, as that of the combined backward pass.
+    // Delta in place of stored logits is f32, as that of the combined backward pass; check leaves delta f32 throughout.
     let tolerance = exact.on_cpu(Strategy::Combined);
     for simd in Simd::available() {
         for threads in thread_counts() {
             let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
             let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
-            let stored = Stored {
-                blocks: schedule.backward,
-                chunk_rows: 2 * schedule.backward.b,
-                rows_per_sub_tile: schedule.rows_per_sub_tile,
-            };
-            let results = storing_on_cpu(inputs, stored, &cpu)?;
-            let run = format!("stored, {simd}, threads {threads}");
-            found.add(&run, compare(&results, exact, &tolerance));
+            let blocks = schedule.backward;
+            let chunk_rows = 2 * blocks.b;
+            let chunk_columns = schedule.chunk_columns;
+            let in_dw = Stored::fits_in_dw(inputs.problem.head(), blocks);
+            let in_dw = in_dw.then_some(Kept::InDw { chunk_columns });
+            for kept in [Some(Kept::Rows { chunk_rows }), in_dw]
+                .into_iter()
+                .flatten()
+            {
+                let stored = Stored {
+                    blocks,
+                    kept,
+                    rows_per_sub_tile: schedule.rows_per_sub_tile,
+                };
+                let results = storing_on_cpu(inputs, stored, &cpu)?;
+                let run = match kept {
+                    Kept::InDw { .. } => "stored in dw",
+                    Kept::Rows { .. } => "stored",
+                };
+                let run = format!("{run}, {simd}, threads {threads}");
+                found.add(&run, compare(&results, exact, &tolerance));
+            }
         }
     }
     Ok(())

@@ -83,7 +83,8 @@ pub(super) fn check_sizes<const N: usize>(
     Ok(())
 }
 
-/// How a loop cuts blocks into chunks of equal size: column blocks of the vocabulary, or row blocks of the tokens.
+/// How a loop cuts blocks into chunks of equal size, or some of these chunks: column blocks of the vocabulary, or row
+/// blocks of the tokens.
 ///
 /// The last chunk is moved back so that it ends with the last block; the blocks it shares with the
 /// one before it are `covered`.
@@ -91,10 +92,14 @@ pub(super) fn check_sizes<const N: usize>(
 pub(super) struct Chunks {
     /// Blocks of a chunk.
     pub(super) blocks: usize,
+    /// Chunks before the first of these.
+    before: usize,
     /// Number of chunks.
     pub(super) count: usize,
     /// Blocks of all.
-    pub(super) all: usize,
+    all: usize,
+    /// Of these, blocks without overhang.
+    whole: usize,
 }
 
 impl Chunks {
@@ -114,20 +119,38 @@ impl Chunks {
         let count = all.div_ceil(at_most);
         Self {
             blocks: all.div_ceil(count),
+            before: 0,
             count,
             all,
+            whole: size / block,
         }
+    }
+
+    /// Those of these chunks that are neither moved back nor overhang, and the one that is or does, if there is one.
+    pub(super) fn split_overhang(self) -> [Self; 2] {
+        let count = self.whole / self.blocks;
+        let rest = Self {
+            before: self.before + count,
+            count: self.count - count,
+            ..self
+        };
+        [Self { count, ..self }, rest]
+    }
+
+    /// Where the chunk would start if it was not moved back.
+    fn unmoved(self) -> Affine<LoopCounter> {
+        let before = (self.before * self.blocks) as i64;
+        Affine::Variable(LoopCounter) * self.blocks as i64 + before
     }
 
     /// First block of the chunk.
     pub(super) fn first(self) -> Affine<LoopCounter> {
-        (Affine::Variable(LoopCounter) * self.blocks as i64)
-            .at_most((self.all - self.blocks) as i64)
+        self.unmoved().at_most((self.all - self.blocks) as i64)
     }
 
     /// How many of the chunk's first blocks belong to the chunk before as well.
     pub(super) fn covered(self) -> Affine<LoopCounter> {
-        Affine::Variable(LoopCounter) * self.blocks as i64 + self.first() * -1
+        self.unmoved() + self.first() * -1
     }
 }
 

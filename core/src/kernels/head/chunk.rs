@@ -5,11 +5,10 @@ use super::Head;
 use super::blocks::{Blocks, Chunks};
 use crate::DType;
 use crate::ops::{Accumulate, TileOps};
-use crate::spec::{AxisId, Blocked, SpecBuilder};
+use crate::spec::{AxisId, BlockIndex, Blocked, SpecBuilder};
 use crate::view::TileRef;
 
-/// The array of a chunk's logits or delta, in whole blocks: it starts with the first block of the chunk. The overhang of delta
-/// is 0, so that sums over it need no mask on this side.
+/// An array of logits or delta, in blocks of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ChunkArray {
     pub(super) dtype: DType,
@@ -19,7 +18,8 @@ pub(super) struct ChunkArray {
 }
 
 impl ChunkArray {
-    /// Delta of all rows and a chunk of columns.
+    /// Delta of all rows and a chunk of columns, in whole blocks from the first of the chunk on. The overhang of delta is 0,
+    /// so that sums over it need no mask on this side.
     pub(super) fn of_columns(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
         Self {
             dtype: head.delta_dtype(),
@@ -28,7 +28,7 @@ impl ChunkArray {
         }
     }
 
-    /// Logits, and in their place delta, of a chunk of rows and all columns.
+    /// Logits, and in their place delta, of a chunk of rows and all columns, in whole blocks from the first of the chunk on.
     pub(super) fn of_rows(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
         Self {
             dtype: DType::F32,
@@ -37,14 +37,24 @@ impl ChunkArray {
         }
     }
 
-    /// The window onto it at the block that these axes count.
-    pub(super) fn window(self, rows: AxisId, columns: AxisId) -> Blocked {
-        Blocked::new(
-            self.dtype,
-            self.dims,
-            self.block,
-            [rows.into(), columns.into()],
-        )
+    /// Logits in the first rows of `dw`.
+    pub(super) fn in_dw(head: &Head, blocks: Blocks) -> Self {
+        Self {
+            dtype: DType::F32,
+            dims: [head.hidden, head.vocab],
+            block: [blocks.b, blocks.v],
+        }
+    }
+
+    /// The window onto it at a block.
+    pub(super) fn window(self, rows: AxisId, columns: impl Into<BlockIndex>) -> Blocked {
+        let index = [rows.into(), columns.into()];
+        Blocked::new(self.dtype, self.dims, self.block, index)
+    }
+
+    /// Its blocks, to be copied.
+    pub(super) fn by_copy(self) -> Blocked {
+        Blocked::by_copy(self.dtype, self.dims, self.block)
     }
 }
 

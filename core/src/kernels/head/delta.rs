@@ -140,3 +140,77 @@ impl Kernel for DeltaChunk {
         }
     }
 }
+
+/// Writes the delta of one chunk of columns whose logits were stored in `dw`. Grid `(rows, columns of the chunk)`; the
+/// scalar operand is the chunk's first column block.
+#[derive(Clone, Debug)]
+pub struct DeltaOfStored {
+    spec: KernelSpec,
+    head: Head,
+    blocks: Blocks,
+    rows: AxisId,
+    columns: AxisId,
+    chunk: ScalarsRef,
+    coefficients: Coefficients,
+    logits: TileRef,
+    out: TileRef,
+}
+
+impl DeltaOfStored {
+    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared,
+    /// `dw`, `delta`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+    ) -> Result<Self, HeadError> {
+        let mut spec = SpecBuilder::new(name);
+        let row_blocks = head.tokens.div_ceil(blocks.b);
+        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
+        let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
+        let chunk = spec.scalars("chunk", 1);
+        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
+        let column_block = BlockIndex::from(columns) + chunk.at(0);
+        let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
+        let logits = spec.input_tile("logits", logits.masked());
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let out = spec.output_tile("delta", delta.window(rows, columns));
+        Ok(Self {
+            spec: spec.build()?,
+            head: *head,
+            blocks,
+            rows,
+            columns,
+            chunk,
+            coefficients,
+            logits,
+            out,
+        })
+    }
+}
+
+impl Kernel for DeltaOfStored {
+    fn spec(&self) -> &KernelSpec {
+        &self.spec
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        let first = t.is_first(self.columns);
+        t.when(first, || compute(t, &self.coefficients.prepare));
+        let (tokens, Blocks { b, v, .. }) = (self.head.tokens, self.blocks);
+        let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
+        let cap = self.head.options.soft_cap;
+        let delta = (self.coefficients).delta(cap, Span::all(b), column * v as i64);
+        // Columns need no mask: what is stored are whole blocks.
+        t.softmax_delta(self.out, self.logits, delta);
+        if !tokens.is_multiple_of(b) {
+            let left = t.index(tokens as i64) - t.program_id(self.rows) * b as i64;
+            t.mask_rows(self.out, left, 0.0);
+        }
+    }
+}

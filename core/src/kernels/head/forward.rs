@@ -5,12 +5,11 @@ use super::chunk::ChunkArray;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError};
-use crate::DType;
 use crate::kernels::softmax::{Fold, Statistics};
-use crate::ops::TileOps;
+use crate::ops::{Direction, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{RowsRef, Span};
+use crate::view::{HbmRef, RowsRef, SemaphoreRef, Span};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
@@ -19,10 +18,29 @@ use crate::view::{RowsRef, Span};
 pub struct Forward {
     spec: KernelSpec,
     blocks: Blocks,
+    rows: AxisId,
     columns: AxisId,
     hidden: AxisId,
     logits: Logits,
+    stored: Option<StoredLogits>,
     ending: Ending,
+}
+
+/// Which logits are left, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Store {
+    /// All of a chunk of rows, in an array of their own.
+    Rows(Chunks),
+    /// Those of all rows and so many column blocks, in `dw`.
+    InDw(usize),
+}
+
+/// Where logits are left, and of how many column blocks.
+#[derive(Clone, Copy, Debug)]
+struct StoredLogits {
+    to: HbmRef,
+    copied: SemaphoreRef,
+    column_blocks: usize,
 }
 
 /// What is kept of each row, and what is written once all its columns have been seen.
@@ -51,11 +69,11 @@ impl Forward {
         rows_per_sub_tile: usize,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        Self::of_rows(name, head, blocks, rows_per_sub_tile, None, ending)
+        Self::storing(name, head, blocks, rows_per_sub_tile, None, ending)
     }
 
-    /// The kernel for one chunk of rows, which leaves their logits behind: an operand after those that
-    /// the logits are made of. The scalar operand is the chunk's first row block.
+    /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
+    /// of rows, the scalar operand is the chunk's first row block.
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -64,29 +82,21 @@ impl Forward {
         head: &Head,
         blocks: Blocks,
         rows_per_sub_tile: usize,
-        chunks: Chunks,
+        store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        let chunks = Some(chunks);
-        Self::of_rows(name, head, blocks, rows_per_sub_tile, chunks, ending)
-    }
-
-    fn of_rows(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        rows_per_sub_tile: usize,
-        chunks: Option<Chunks>,
-        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
-    ) -> Result<Self, HeadError> {
+        let chunk_rows = match store {
+            Some(Store::Rows(chunks)) => Some(chunks),
+            _ => None,
+        };
         let mut spec = SpecBuilder::new(name);
-        let row_blocks = chunks.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
+        let row_blocks = chunk_rows.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let column_blocks = head.vocab.div_ceil(blocks.v);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
-        let row_block = match chunks {
+        let row_block = match chunk_rows {
             None => rows.into(),
             Some(_) => BlockIndex::from(rows) + spec.scalars("chunk", 1).at(0),
         };
@@ -95,24 +105,45 @@ impl Forward {
             columns: columns.into(),
             hidden,
         };
-        let values = |spec: &mut SpecBuilder| match chunks {
-            None => spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]),
-            Some(chunks) => {
-                let stored = ChunkArray::of_rows(head, blocks, chunks);
-                spec.output_tile("logits", stored.window(rows, columns))
+        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let stored = store.map(|store| {
+            let (array, column_blocks) = match store {
+                Store::Rows(chunks) => {
+                    let array = ChunkArray::of_rows(head, blocks, chunks);
+                    (array.by_copy(), column_blocks)
+                }
+                Store::InDw(column_blocks) => {
+                    let array = ChunkArray::in_dw(head, blocks);
+                    (array.by_copy().masked(), column_blocks)
+                }
+            };
+            StoredLogits {
+                to: spec.hbm("stored", array),
+                copied: spec.semaphore("stored_copied"),
+                column_blocks,
             }
-        };
-        let sub_tile = rows_per_sub_tile;
-        let logits = Logits::declare_in(&mut spec, head, blocks, sub_tile, position, values);
+        });
         let ending = ending(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         Ok(Self {
             spec: spec.build()?,
             blocks,
+            rows,
             columns,
             hidden,
             logits,
+            stored,
             ending,
         })
+    }
+
+    fn store<T: TileOps>(&self, t: &T, stored: &StoredLogits) {
+        let column = t.program_id(self.columns);
+        let is_stored = t.less_than(column, t.index(stored.column_blocks as i64));
+        t.when(t.and(t.is_last(self.hidden), is_stored), || {
+            let to = stored.to.block([t.program_id(self.rows), column]);
+            t.start_copy(Direction::Store, to, self.logits.values, stored.copied);
+            t.wait(Direction::Store, to, self.logits.values, stored.copied);
+        });
     }
 
     fn fold<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
@@ -149,6 +180,9 @@ impl Kernel for Forward {
             self.ending.statistics.reset(t, Span::all(self.blocks.b));
         });
         self.logits.compute(t, |span| self.fold(t, span));
+        if let Some(stored) = &self.stored {
+            self.store(t, stored);
+        }
         let last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
         t.when(last, || self.finish(t));
     }

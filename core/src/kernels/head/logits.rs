@@ -39,20 +39,6 @@ impl Logits {
         rows_per_sub_tile: usize,
         position: Position,
     ) -> Self {
-        Self::declare_in(spec, head, blocks, rows_per_sub_tile, position, |spec| {
-            spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v])
-        })
-    }
-
-    /// The same with logits in the tile that `values` declares.
-    pub(super) fn declare_in(
-        spec: &mut SpecBuilder,
-        head: &Head,
-        blocks: Blocks,
-        rows_per_sub_tile: usize,
-        position: Position,
-        values: impl FnOnce(&mut SpecBuilder) -> TileRef,
-    ) -> Self {
         let (hidden, vocab) = (head.hidden, head.vocab);
         let x = x_window(spec, head, blocks, position.rows, position.hidden.into());
         let columns = position.columns.clone();
@@ -63,7 +49,7 @@ impl Logits {
                 Blocked::new(DType::F32, [vocab], [blocks.v], [position.columns]).masked(),
             )
         });
-        let values = values(spec);
+        let values = spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]);
         Self {
             x,
             w,

@@ -18,8 +18,8 @@
 //!
 //! What differs between ops is arithmetic on rows: what becomes of the statistics (`Ending`), and where the
 //! coefficients `P`, `Q`, `O`, `U` come from (`Coefficients`). Both are data. Two [strategies](Strategy) of the
-//! backward pass share the kernels. Where the cotangents are known before the forward pass, both passes may
-//! take the tokens in chunks instead and [store](Stored) the logits of one: three products, not four.
+//! backward pass share the kernels. Where the cotangents are known before the forward pass, the forward pass may
+//! [store](Stored) logits for the backward one: three products, not four.
 
 mod blocks;
 mod chunk;
@@ -33,6 +33,7 @@ mod program;
 pub mod reference;
 mod row_chunk;
 mod stored;
+mod streaming;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,7 +43,7 @@ use thiserror::Error;
 pub use blocks::{Blocks, Cache, Schedule, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
-pub use delta::DeltaChunk;
+pub use delta::{DeltaChunk, DeltaOfStored};
 pub(crate) use forward::Ending;
 pub use forward::Forward;
 pub(crate) use per_row::PerRow;
@@ -50,8 +51,8 @@ pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
 pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
 pub use row_chunk::{StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient};
-pub use stored::Stored;
 pub(crate) use stored::StoredPasses;
+pub use stored::{Kept, Stored};
 
 use crate::DType;
 use crate::program::ProgramError;
@@ -134,6 +135,18 @@ pub enum HeadError {
         dtype: DType,
         /// What holds in this case.
         hint: &'static str,
+    },
+    /// Logits cannot be stored where `dw` will be.
+    #[error(
+        "dw of {hidden} rows in {dtype} has no place for the f32 logits of {rows} tokens: store those of a chunk of tokens beside it"
+    )]
+    NoPlaceInDw {
+        /// Tokens in whole blocks.
+        rows: usize,
+        /// Rows of `dw`.
+        hidden: usize,
+        /// Type of `dw`.
+        dtype: DType,
     },
     /// An option is out of its range.
     #[error("{name} is {value}; it must be {range}")]

@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::blocks::{Chunks, Cores, Schedule};
-use super::chunk::ChunkArray;
+use super::streaming::Streaming;
 use super::{
-    BiasGradient, Coefficients, Combined, DeltaChunk, Forward, Head, HeadError, HiddenGradient,
-    PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Strategy,
-    WeightGradient,
+    BiasGradient, Coefficients, Combined, DeltaChunk, DeltaOfStored, Forward, Head, HeadError,
+    HiddenGradient, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
+    StoredWeightGradient, Strategy, WeightGradient,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -30,6 +30,8 @@ pub enum HeadKernel {
     WeightGradient(WeightGradient),
     /// Streaming: `dbias` of a chunk.
     BiasGradient(BiasGradient),
+    /// Streaming: delta of a chunk whose logits were stored.
+    DeltaOfStored(Box<DeltaOfStored>),
     /// Stored: logits of a chunk of rows to delta.
     StoredDelta(Box<StoredDelta>),
     /// Stored: `dx` of a chunk of rows.
@@ -49,6 +51,7 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
             Self::BiasGradient(k) => k.spec(),
+            Self::DeltaOfStored(k) => k.spec(),
             Self::StoredDelta(k) => k.spec(),
             Self::StoredHiddenGradient(k) => k.spec(),
             Self::StoredWeightGradient(k) => k.spec(),
@@ -64,6 +67,7 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
             Self::BiasGradient(k) => k.body(t),
+            Self::DeltaOfStored(k) => k.body(t),
             Self::StoredDelta(k) => k.body(t),
             Self::StoredHiddenGradient(k) => k.body(t),
             Self::StoredWeightGradient(k) => k.body(t),
@@ -229,20 +233,12 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         program: &mut Program<HeadKernel>,
         gradients: &Gradients,
     ) -> Result<(), HeadError> {
-        let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
+        let (names, head, schedule) = (self.names, self.head, self.schedule);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let delta = ChunkArray::of_columns(head, blocks, chunks);
-        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
-        // dx is summed over chunks in f32; a gradient of that type can hold the sum itself.
-        let dx = match head.grad_dtype() {
-            DType::F32 => gradients.dx,
-            _ => {
-                let dims = [head.tokens, head.hidden];
-                program.array(Role::Temporary, "dx_sum", DType::F32, dims)
-            }
-        };
-        let (first, covered) = (chunks.first(), chunks.covered());
+        let inputs = self.inputs;
+        let pass = (head, blocks);
+        let pass = Streaming::declare(program, names, pass, inputs, *gradients, chunks);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(
             names.delta,
@@ -252,41 +248,8 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             chunks,
             self.coefficients,
         )?;
-        let make_dx = HiddenGradient::new(names.dx, head, blocks, chunks)?;
-        let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
-        let mut body = alloc::vec![
-            launch(
-                HeadKernel::Delta(Box::new(make_delta)),
-                operands.into_iter().chain([delta]),
-                [first.clone()],
-            ),
-            launch(
-                HeadKernel::HiddenGradient(make_dx),
-                [delta, inputs.w, dx, dx],
-                [first.clone(), covered],
-            ),
-            launch(
-                HeadKernel::WeightGradient(make_dw),
-                [inputs.x, delta, gradients.dw],
-                [first.clone()],
-            ),
-        ];
-        if let Some(dbias) = gradients.dbias {
-            let make_dbias = BiasGradient::new(names.dbias, head, blocks, chunks)?;
-            body.push(launch(
-                HeadKernel::BiasGradient(make_dbias),
-                [delta, dbias],
-                [first],
-            ));
-        }
-        let count = chunks.count;
-        program.push(Step::Loop { count, body })?;
-        if dx != gradients.dx {
-            program.push(Step::Gather {
-                from: dx,
-                to: gradients.dx,
-            })?;
-        }
-        Ok(())
+        let make_delta = HeadKernel::Delta(Box::new(make_delta));
+        pass.add(program, chunks, make_delta, operands)?;
+        pass.finish(program)
     }
 }

@@ -1,7 +1,21 @@
-//! Both passes at once, with the logits of a chunk of rows stored in between.
+//! Both passes in one, with logits that the forward pass leaves for the backward pass.
 //!
 //! A backward pass of its own has to compute the logits again: four products. If the cotangents are known before the
-//! forward pass, a chunk of rows can be finished before the next one starts, and only its logits have to be kept:
+//! forward pass, both can be one program, and the fourth product is saved where there is a place for its result.
+//!
+//! For the logits of as many tokens as `H` there is one that nobody has to ask for: `dw`, in which nothing is yet. A
+//! chunk of columns of it receives its gradient when its logits are no longer needed ([`Kept::InDw`]):
+//!
+//! ```text
+//! z, statistics, loss              the forward pass; z stored in the first rows of dw
+//! for each chunk of columns        the streaming backward pass
+//!     delta = ... z ...
+//!     dx   += delta w^T
+//!     dw    = x^T delta
+//! ```
+//!
+//! More tokens go chunk by chunk, each finished before the next starts, with the logits of one in memory of their own
+//! ([`Kept::Rows`]):
 //!
 //! ```text
 //! for each chunk of rows
@@ -11,7 +25,7 @@
 //!     dw   += x^T delta
 //! ```
 //!
-//! Three products. The price is memory for `rows x V` logits in f32, and a pass over `w`, twice, and over `dw`, to read and to
+//! The price of the latter is memory for `rows x V` logits in f32, and a pass over `w`, twice, and over `dw`, to read and to
 //! write it, for each chunk. A thread with `r` rows of a chunk saves `2 r` operations for each element of `w`, so it must have
 //! enough of them: [`Stored::for_cache`].
 
@@ -20,45 +34,83 @@ use alloc::vec::Vec;
 
 use super::blocks::{Blocks, Cache, Chunks, check_sizes};
 use super::chunk::ChunkArray;
+use super::forward::Store;
 use super::program::Gradients;
+use super::streaming::Streaming;
 use super::{
-    Coefficients, Ending, Forward, Head, HeadError, HeadInputs, HeadKernel, Names, PerRow,
-    Schedule, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, launch,
+    Coefficients, DeltaChunk, DeltaOfStored, Ending, Forward, Head, HeadError, HeadInputs,
+    HeadKernel, Names, PerRow, Schedule, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
+    StoredWeightGradient, launch,
 };
 use crate::DType;
 use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
 use crate::spec::Affine;
 
-/// How both passes are cut up that store the logits of a chunk of rows.
+/// How both passes in one are cut up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stored {
     /// Blocks of every kernel.
     pub blocks: Blocks,
-    /// Rows of a chunk, at most (rounded to whole blocks, at least one).
-    pub chunk_rows: usize,
+    /// Where logits are stored.
+    pub kept: Kept,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
 }
 
-/// Columns of a block, at most: what blocks take less of memory is left to rows.
+/// Where logits are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kept {
+    /// Where `dw` will be, if it is f32 and has as many rows as there are tokens in whole blocks. What is not in a whole chunk of
+    /// whole blocks is computed again.
+    InDw {
+        /// Columns of a chunk of delta, at most (rounded to whole blocks).
+        chunk_columns: usize,
+    },
+    /// In an array of their own, those of a chunk of tokens.
+    Rows {
+        /// Rows of a chunk, at most (rounded to whole blocks, at least one).
+        chunk_rows: usize,
+    },
+}
+
+/// Columns of a block, at most, where logits take memory: what blocks take less of it is left to rows.
 const COLUMNS: usize = 384;
 
 impl Stored {
-    /// Bytes of logits that are stored at once for `head`.
+    /// Bytes of the array that holds nothing but logits.
     pub fn bytes(&self, head: &Head) -> u128 {
-        let chunks = Chunks::of_rows(head, self.blocks, self.chunk_rows);
-        let [rows, columns] = ChunkArray::of_rows(head, self.blocks, chunks).dims;
-        rows as u128 * columns as u128 * DType::F32.size_bytes() as u128
+        match self.kept {
+            Kept::InDw { .. } => 0,
+            Kept::Rows { chunk_rows } => {
+                let chunks = Chunks::of_rows(head, self.blocks, chunk_rows);
+                let [rows, columns] = ChunkArray::of_rows(head, self.blocks, chunks).dims;
+                rows as u128 * columns as u128 * DType::F32.size_bytes() as u128
+            }
+        }
     }
 
-    /// Chunks as large as the memory for them allows, in about the blocks of [`Schedule::for_cache`]; `None` where storing
-    /// does not pay: too few rows fit, or inputs are bf16 (their logits are quick to compute again) and `dw` would have to be
-    /// summed outside of its own array.
+    /// Whether `dw` has a place for the logits of all tokens.
+    pub fn fits_in_dw(head: &Head, blocks: Blocks) -> bool {
+        head.grad_dtype() == DType::F32 && blocks.whole(head)[0] <= head.hidden
+    }
+
+    /// Logits in `dw`, or chunks of rows as large as the memory for them allows, in about the blocks of
+    /// [`Schedule::for_cache`]; `None` where storing does not pay: too few rows fit, or inputs are bf16 (their logits are quick
+    /// to compute again) and `dw` would have to be summed outside of its own array.
     pub fn for_cache(head: &Head, cache: &Cache) -> Option<Self> {
         if [head.dtype, head.grad_dtype()] != [DType::F32; 2] {
             return None;
         }
         let streaming = Schedule::for_cache(head, cache);
+        if Self::fits_in_dw(head, streaming.backward) {
+            // What is no whole chunk is computed again, which asks for small ones.
+            let chunk_columns = (streaming.chunk_columns / 2).max(streaming.backward.v);
+            return Some(Self {
+                blocks: streaming.backward,
+                kept: Kept::InDw { chunk_columns },
+                rows_per_sub_tile: streaming.rows_per_sub_tile.min(streaming.backward.b),
+            });
+        }
         let Blocks { b, h, v } = streaming.backward;
         let v = v.min(COLUMNS / cache.column_multiple * cache.column_multiple);
         let v = v.max(cache.column_multiple);
@@ -83,19 +135,33 @@ impl Stored {
         let b = parts(rows, b).next_multiple_of(cache.row_multiple);
         Some(Self {
             blocks: Blocks { b, h, v },
-            chunk_rows: cache.threads * rows.next_multiple_of(b),
+            kept: Kept::Rows {
+                chunk_rows: cache.threads * rows.next_multiple_of(b),
+            },
             rows_per_sub_tile: streaming.rows_per_sub_tile,
         })
     }
 
-    fn check(&self) -> Result<(), HeadError> {
+    fn check(&self, head: &Head) -> Result<(), HeadError> {
+        let chunk = match self.kept {
+            Kept::InDw { chunk_columns } => ("chunk columns", chunk_columns),
+            Kept::Rows { chunk_rows } => ("chunk rows", chunk_rows),
+        };
         check_sizes([
             ("block b", self.blocks.b),
             ("block h", self.blocks.h),
             ("block v", self.blocks.v),
-            ("chunk rows", self.chunk_rows),
+            chunk,
             ("rows per sub-tile", self.rows_per_sub_tile),
-        ])
+        ])?;
+        if matches!(self.kept, Kept::InDw { .. }) && !Self::fits_in_dw(head, self.blocks) {
+            return Err(HeadError::NoPlaceInDw {
+                rows: self.blocks.whole(head)[0],
+                hidden: head.hidden,
+                dtype: head.grad_dtype(),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -124,13 +190,64 @@ pub(crate) struct StoredPasses<'a, E, C> {
 impl<E, C> StoredPasses<'_, E, C>
 where
     E: FnOnce(&mut PerRow<'_>) -> Ending,
-    C: FnOnce(&mut PerRow<'_>) -> Coefficients,
+    C: Fn(&mut PerRow<'_>) -> Coefficients,
 {
     /// Adds the passes, to outputs `dx`, `dw`, (`dbias`) and what the ending writes.
     pub(crate) fn add(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
-        self.stored.check()?;
+        self.stored.check(self.head)?;
+        match self.stored.kept {
+            Kept::InDw { chunk_columns } => self.in_dw(program, chunk_columns),
+            Kept::Rows { chunk_rows } => self.by_rows(program, chunk_rows),
+        }
+    }
+
+    fn in_dw(
+        self,
+        program: &mut Program<HeadKernel>,
+        chunk_columns: usize,
+    ) -> Result<(), HeadError> {
         let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
-        let chunks = Chunks::of_rows(head, blocks, self.stored.chunk_rows);
+        let sub_tile = self.stored.rows_per_sub_tile;
+        let chunks = Chunks::of_columns(head, blocks, chunk_columns);
+        let [stored, others] = chunks.split_overhang();
+        let gradients = Gradients::declare(program, head);
+        let column_blocks = stored.count * stored.blocks;
+        let store = (column_blocks > 0).then_some(Store::InDw(column_blocks));
+        let forward = Forward::storing(names.forward, head, blocks, sub_tile, store, self.ending)?;
+        let dw = store.map(|_| gradients.dw);
+        let operands = self.inputs.operands().chain(dw);
+        program.push(launch(
+            HeadKernel::Forward(Box::new(forward)),
+            operands.chain(self.forward_vectors),
+            [],
+        ))?;
+        let pass = (head, blocks);
+        let pass = Streaming::declare(program, names, pass, self.inputs, gradients, chunks);
+        let vectors = self.backward_vectors;
+        if stored.count > 0 {
+            let coefficients = &self.coefficients;
+            let delta = DeltaOfStored::new(names.delta, head, blocks, stored, coefficients)?;
+            let delta = HeadKernel::DeltaOfStored(Box::new(delta));
+            let operands = vectors.iter().copied().chain([gradients.dw]).collect();
+            pass.add(program, stored, delta, operands)?;
+        }
+        if others.count > 0 {
+            let coefficients = &self.coefficients;
+            let delta = DeltaChunk::new(names.delta, head, blocks, sub_tile, others, coefficients)?;
+            let delta = HeadKernel::Delta(Box::new(delta));
+            let operands = self.inputs.operands().chain(vectors).collect();
+            pass.add(program, others, delta, operands)?;
+        }
+        pass.finish(program)
+    }
+
+    fn by_rows(
+        self,
+        program: &mut Program<HeadKernel>,
+        chunk_rows: usize,
+    ) -> Result<(), HeadError> {
+        let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
+        let chunks = Chunks::of_rows(head, blocks, chunk_rows);
         let gradients = Gradients::declare(program, head);
         let stored = ChunkArray::of_rows(head, blocks, chunks);
         let stored = program.array(Role::Temporary, "logits", stored.dtype, stored.dims);
@@ -148,7 +265,7 @@ where
             head,
             blocks,
             self.stored.rows_per_sub_tile,
-            chunks,
+            Some(Store::Rows(chunks)),
             self.ending,
         )?;
         let delta = StoredDelta::new(names.delta, head, blocks, chunks, self.coefficients)?;
@@ -225,7 +342,11 @@ mod tests {
                     };
                     stored_some += 1;
                     let Blocks { b, h, v } = stored.blocks;
-                    let chunks = Chunks::of_rows(&head, stored.blocks, stored.chunk_rows);
+                    let Kept::Rows { chunk_rows } = stored.kept else {
+                        assert_eq!(stored.bytes(&head), 0);
+                        continue;
+                    };
+                    let chunks = Chunks::of_rows(&head, stored.blocks, chunk_rows);
                     let [rows, _] = ChunkArray::of_rows(&head, stored.blocks, chunks).dims;
                     let of_thread = (chunks.blocks.div_ceil(threads) * b) as u128;
                     let packed = (of_thread * (h + v) as u128 + (h * v) as u128) * 4;
@@ -239,37 +360,56 @@ mod tests {
                 }
             }
         }
-        assert!(stored_some > 40, "{stored_some}");
+        assert!(stored_some > 25, "{stored_some}");
     }
 
     #[test]
     fn logits_are_stored_where_it_pays() {
         let stored = |dims, dtype, threads| {
             let found = Stored::for_cache(&head(dims, dtype), &Cache::of_two_megabytes(threads));
-            found.map(|stored| stored.chunk_rows)
+            found.map(|stored| stored.kept)
         };
-        let f32_rows = |dims, threads| stored(dims, DType::F32, threads);
-        assert_eq!(f32_rows([1024, 1024, 32768], 1), Some(352));
-        assert_eq!(f32_rows([1024, 1024, 32768], 2), Some(512));
-        assert_eq!(
-            f32_rows([2048, 512, 128_256], 2),
-            None,
-            "64 rows of a thread"
-        );
+        let f32 = |dims, threads| stored(dims, DType::F32, threads);
+        let rows = |chunk_rows| Some(Kept::Rows { chunk_rows });
+        assert_eq!(f32([2048, 1024, 32768], 1), rows(352));
+        assert_eq!(f32([2048, 1024, 32768], 2), rows(704));
+        let in_dw = f32([1024, 1024, 32768], 2);
+        assert!(matches!(in_dw, Some(Kept::InDw { .. })), "{in_dw:?}");
+        let few_fit = f32([2048, 512, 128_256], 2);
+        assert_eq!(few_fit, None, "64 rows of a thread");
         assert_eq!(stored([64, 64, 512], DType::Bf16, 1), None, "bf16");
     }
 
     #[test]
-    fn a_part_of_size_zero_is_named() {
-        let stored = Stored {
-            blocks: Blocks { b: 8, h: 8, v: 8 },
-            chunk_rows: 0,
-            rows_per_sub_tile: 8,
+    fn whole_chunks_are_stored_in_dw() {
+        for (vocab, chunk_columns, counts) in [(96, 32, [3, 0]), (100, 32, [3, 1]), (5, 8, [0, 1])]
+        {
+            let head = head([8, 16, vocab], DType::F32);
+            let blocks = Blocks { b: 8, h: 16, v: 8 };
+            let chunks = Chunks::of_columns(&head, blocks, chunk_columns).split_overhang();
+            assert_eq!(chunks.map(|chunks| chunks.count), counts, "{vocab}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let message = |kept, dtype| {
+            let stored = Stored {
+                blocks: Blocks { b: 8, h: 8, v: 8 },
+                kept,
+                rows_per_sub_tile: 8,
+            };
+            let error = stored.check(&head([9, 12, 64], dtype)).unwrap_err();
+            alloc::format!("{error}")
         };
-        let error = stored.check().unwrap_err();
         assert_eq!(
-            alloc::format!("{error}"),
+            message(Kept::Rows { chunk_rows: 0 }, DType::F32),
             "chunk rows is 0; block sizes, cores and chunks must be at least 1"
+        );
+        let in_dw = Kept::InDw { chunk_columns: 16 };
+        assert_eq!(
+            message(in_dw, DType::F32),
+            "dw of 12 rows in f32 has no place for the f32 logits of 16 tokens: store those of a chunk of tokens beside it"
         );
     }
 }

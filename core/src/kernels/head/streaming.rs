@@ -1,0 +1,105 @@
+//! The backward pass by chunks of columns: what surrounds the kernels that make delta.
+
+use alloc::vec::Vec;
+
+use super::blocks::{Blocks, Chunks};
+use super::chunk::ChunkArray;
+use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
+use super::{BiasGradient, Head, HeadError, HiddenGradient, WeightGradient};
+use crate::DType;
+use crate::program::{ArrayId, Program, Role, Step};
+
+/// A pass over the columns, chunk by chunk: delta of a chunk, its part of `dx`, and the chunk's `dw` and `dbias`.
+pub(super) struct Streaming<'a> {
+    names: Names,
+    head: &'a Head,
+    blocks: Blocks,
+    inputs: HeadInputs,
+    gradients: Gradients,
+    delta: ArrayId,
+    /// Summed over chunks in f32; a gradient of that type can hold the sum itself.
+    dx: ArrayId,
+}
+
+impl<'a> Streaming<'a> {
+    /// Declares the arrays of chunks like `chunks`.
+    pub(super) fn declare(
+        program: &mut Program<HeadKernel>,
+        names: Names,
+        (head, blocks): (&'a Head, Blocks),
+        inputs: HeadInputs,
+        gradients: Gradients,
+        chunks: Chunks,
+    ) -> Self {
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
+        let dx = match head.grad_dtype() {
+            DType::F32 => gradients.dx,
+            _ => {
+                let dims = [head.tokens, head.hidden];
+                program.array(Role::Temporary, "dx_sum", DType::F32, dims)
+            }
+        };
+        Self {
+            names,
+            head,
+            blocks,
+            inputs,
+            gradients,
+            delta,
+            dx,
+        }
+    }
+
+    /// Adds the loop over `chunks`, whose delta `make_delta` makes of `operands`.
+    pub(super) fn add(
+        &self,
+        program: &mut Program<HeadKernel>,
+        chunks: Chunks,
+        make_delta: HeadKernel,
+        operands: Vec<ArrayId>,
+    ) -> Result<(), HeadError> {
+        let (names, head, blocks) = (self.names, self.head, self.blocks);
+        let (first, covered) = (chunks.first(), chunks.covered());
+        let (delta, dx) = (self.delta, self.dx);
+        let make_dx = HiddenGradient::new(names.dx, head, blocks, chunks)?;
+        let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
+        let mut body = alloc::vec![
+            launch(
+                make_delta,
+                operands.into_iter().chain([delta]),
+                [first.clone()]
+            ),
+            launch(
+                HeadKernel::HiddenGradient(make_dx),
+                [delta, self.inputs.w, dx, dx],
+                [first.clone(), covered],
+            ),
+            launch(
+                HeadKernel::WeightGradient(make_dw),
+                [self.inputs.x, delta, self.gradients.dw],
+                [first.clone()],
+            ),
+        ];
+        if let Some(dbias) = self.gradients.dbias {
+            let make_dbias = BiasGradient::new(names.dbias, head, blocks, chunks)?;
+            body.push(launch(
+                HeadKernel::BiasGradient(make_dbias),
+                [delta, dbias],
+                [first],
+            ));
+        }
+        let count = chunks.count;
+        program.push(Step::Loop { count, body })?;
+        Ok(())
+    }
+
+    /// Adds what follows the last chunk.
+    pub(super) fn finish(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
+        let (from, to) = (self.dx, self.gradients.dx);
+        if from != to {
+            program.push(Step::Gather { from, to })?;
+        }
+        Ok(())
+    }
+}
