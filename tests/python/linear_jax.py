@@ -3,12 +3,14 @@
 
     linear_jax.py TOKENS HIDDEN VOCAB f32|bf16 THREADS
 
-Each line of input is what to run, `plain` (logits stored) or `scan` (blocks of the vocabulary in turn, logits recomputed in the
-backward pass), and `forward` or `both`. The answer is that of benches/examples/linear_peer.rs: seconds, and a number to check.
+The contenders are `jax` (logits stored), `scan` (blocks of the vocabulary in turn, logits recomputed in the backward pass) and
+`tokamax` (its op, by chunks in XLA). What it answers is in turns.py, `serve`.
 """
 
 import os
+import pathlib
 import sys
+import types
 
 TOKENS, HIDDEN, VOCAB = map(int, sys.argv[1:4])
 DTYPE, THREADS = sys.argv[4], int(sys.argv[5])
@@ -18,10 +20,13 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from turns import timed, words  # noqa: E402
+import tensors  # noqa: E402
+from turns import serve, timed, words  # noqa: E402
 
 # Columns of a block of the vocabulary.
 MOST_COLUMNS = 8192
+TOKAMAX_MOST_COLUMNS = 2048
+DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
 def plain(x, w, labels):
@@ -51,17 +56,47 @@ def scan(x, w, labels):
     return (most + jnp.log(total) - picked).sum()
 
 
+def tokamax():
+    """Its op by chunks, and why it cannot run if it cannot."""
+    # Its chunks count the columns that they are padded with into the logsumexp, so they must divide the vocabulary. 2048 columns is
+    # their default.
+    columns = max((c for c in range(128, TOKAMAX_MOST_COLUMNS + 1, 128) if VOCAB % c == 0), default=None)
+    if columns is None:
+        return None, f"its chunks are wrong for a vocabulary of {VOCAB}, which is no multiple of 128"
+    # A profiler for its own benchmarks, large, and never called here.
+    sys.modules["xprof.cli.tools"] = types.SimpleNamespace(get_kernel_stats_tool=None)
+    try:
+        from tokamax._src.ops.linear_softmax_cross_entropy_loss import chunked_xla
+    except ImportError as error:
+        return None, f"it cannot be imported: {error}"
+    # The public function takes no block sizes.
+    op = chunked_xla.ChunkedXlaLinearSoftmaxCrossEntropyLoss(config=chunked_xla.Config(v_block_size=columns))
+    return lambda x, w, labels: op(x, labels, w, reduction="sum"), None
+
+
 def main():
-    dtype = {"f32": jnp.float32, "bf16": jnp.bfloat16}[DTYPE]
-    x, w = (jnp.asarray(words(rows, columns, seed), dtype) for rows, columns, seed in ((TOKENS, HIDDEN, 1), (HIDDEN, VOCAB, 2)))
+    functions, skipped = {"jax": plain, "scan": scan}, {}
+    functions["tokamax"], reason = tokamax()
+    if reason:
+        skipped["tokamax"] = reason
+    compiled = {(name, "forward"): jax.jit(function) for name, function in functions.items() if function}
+    compiled |= {(name, "both"): jax.jit(jax.grad(functions[name], argnums=(0, 1))) for name, _ in compiled}
+
+    x, w = (jnp.asarray(words(rows, columns, seed), DTYPES[DTYPE]) for rows, columns, seed in ((TOKENS, HIDDEN, 1), (HIDDEN, VOCAB, 2)))
     labels = jnp.asarray(np.arange(TOKENS) * 37 % VOCAB)
-    functions = {"plain": plain, "scan": scan}
-    run = {f"{name} forward": jax.jit(function) for name, function in functions.items()}
-    run |= {f"{name} both": jax.jit(jax.grad(function, argnums=(0, 1))) for name, function in functions.items()}
-    for line in sys.stdin:
-        seconds, result = timed(lambda line=line: jax.block_until_ready(run[line.strip()](x, w, labels)))
-        check = result if line.strip().endswith("forward") else jnp.abs(result[0][0].astype(jnp.float32)).sum()
-        print(seconds, float(check), flush=True)
+
+    def run(name, what):
+        seconds, result = timed(lambda: jax.block_until_ready(compiled[name, what](x, w, labels)))
+        return seconds, float(result if what == "forward" else jnp.abs(result[0][0].astype(jnp.float32)).sum())
+
+    def write(name, source, target):
+        given = tensors.decode(pathlib.Path(source).read_bytes())
+        given = [jnp.asarray(given[key]) for key in ("x", "w", "labels")]
+        loss, (dx, dw) = compiled[name, "forward"](*given), compiled[name, "both"](*given)
+        found = {"loss": loss, "dx": dx, "dw": dw}
+        pathlib.Path(target).write_bytes(tensors.encode({key: np.asarray(value, np.float32) for key, value in found.items()}))
+
+    serve(skipped, run, write)
 
 
 if __name__ == "__main__":

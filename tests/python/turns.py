@@ -3,8 +3,11 @@
 Results are compared as well: a number each run returns beside its time.
 """
 
+import os
+import pathlib
 import statistics
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -13,9 +16,11 @@ import numpy as np
 class Peer:
     """A program that answers each line with seconds and a number to check."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, **environment):
         command = [str(word) for word in command]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | environment
+        )
 
     def __enter__(self):
         return self
@@ -24,11 +29,46 @@ class Peer:
         self.process.stdin.close()
         self.process.wait()
 
-    def run(self, request):
+    def ask(self, request):
+        """The line that answers `request`."""
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
-        seconds, check = self.process.stdout.readline().split()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.process.args[0]} ended at the request {request!r}")
+        return answer.strip()
+
+    def run(self, request):
+        seconds, check = self.ask(request).split()
         return float(seconds), float(check)
+
+
+def serve(skipped, run, write):
+    """Answers a `Peer` in Python, line by line, as the examples in Rust do, and two questions more.
+
+    `NAME forward|both` runs a contender: `run(name, what)` returns seconds and the number to check.
+    `memory` is the largest number of bytes resident since it was asked last, and the number now.
+    `NAME skip` asks why a contender cannot run: its entry in `skipped`, else nothing.
+    `NAME values INPUT OUTPUT` is for files of tensors: `write(name, input, output)`.
+    """
+    for line in sys.stdin:
+        match line.split():
+            case ["memory"]:
+                print(*memory(), flush=True)
+            case [name, "skip"]:
+                print(skipped.get(name, ""), flush=True)
+            case [name, "values", source, target]:
+                write(name, source, target)
+                print("written", flush=True)
+            case [name, what]:
+                print(*run(name, what), flush=True)
+
+
+def memory():
+    """Bytes: the most that was resident since this was called last, and what is now. Linux only."""
+    status = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    return [int(status[name].split()[0]) * 1024 for name in ("VmHWM", "VmRSS")]
 
 
 def timed(body):
