@@ -6,7 +6,8 @@
 //!
 //! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory) or
 //! `bf16-delta` (the same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number
-//! to check: the sum of the losses, or that of the sizes of the first row of `dx`.
+//! to check: the sum of the losses, or that of the sizes of the first row of `dx`. On Linux the line `memory` asks for two
+//! numbers of bytes: the most that was resident since it was asked last, and what is now.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -23,6 +24,18 @@ fn values(len: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
+/// The answer to `memory`, from the kernel's own count of the process.
+fn memory() -> std::io::Result<[u64; 2]> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        kib.expect("a count in KiB") * 1024
+    };
+    Ok(["VmHWM:", "VmRSS:"].map(bytes))
+}
+
 fn serve<'a, T>([tokens, hidden, vocab]: [usize; 3], threads: usize, x: &'a [T], w: &'a [T])
 where
     Data<'a>: From<&'a [T]>,
@@ -33,6 +46,11 @@ where
     let loss = linear_ce(x, w, &labels).on(Cpu::new().threads(threads));
     for line in std::io::stdin().lock().lines() {
         let what = line.expect("input is text");
+        if what == "memory" {
+            let [peak, now] = memory().expect("Linux's /proc");
+            println!("{peak} {now}");
+            continue;
+        }
         let loss = match what.as_str() {
             "bf16-delta" => loss.clone().delta_dtype(DType::Bf16),
             _ => loss.clone(),
