@@ -26,6 +26,7 @@ from turns import serve, timed, words  # noqa: E402
 # Columns of a block of the vocabulary.
 MOST_COLUMNS = 8192
 TOKAMAX_MOST_COLUMNS = 2048
+TOKAMAX_MOST_ROWS = 1024
 DTYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
@@ -58,8 +59,8 @@ def scan(x, w, labels):
 
 def tokamax():
     """Its op by chunks, and why it cannot run if it cannot."""
-    # Its chunks count the columns that they are padded with into the logsumexp, so they must divide the vocabulary. 2048 columns is
-    # their default.
+    # Its chunks count the columns that they are padded with into the logsumexp, so they must divide the vocabulary. 1024 rows and
+    # 2048 columns are their defaults; fewer tokens would be padded to that and computed.
     columns = max((c for c in range(128, TOKAMAX_MOST_COLUMNS + 1, 128) if VOCAB % c == 0), default=None)
     if columns is None:
         return None, f"its chunks are wrong for a vocabulary of {VOCAB}, which is no multiple of 128"
@@ -70,7 +71,9 @@ def tokamax():
     except ImportError as error:
         return None, f"it cannot be imported: {error}"
     # The public function takes no block sizes.
-    op = chunked_xla.ChunkedXlaLinearSoftmaxCrossEntropyLoss(config=chunked_xla.Config(v_block_size=columns))
+    rows = min(TOKAMAX_MOST_ROWS, -(-TOKENS // 128) * 128)
+    config = chunked_xla.Config(b_block_size=rows, v_block_size=columns)
+    op = chunked_xla.ChunkedXlaLinearSoftmaxCrossEntropyLoss(config=config)
     return lambda x, w, labels: op(x, labels, w, reduction="sum"), None
 
 
