@@ -84,8 +84,8 @@ pub(crate) struct Args {
     /// Streaming: columns of the vocabulary whose delta is held at once, at most [default: chosen]
     #[arg(long, help_heading = "Schedule", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     chunk_columns: Option<u32>,
-    /// linear-ce on the cpu: both passes in one, which stores the logits of a chunk of tokens instead of computing them
-    /// again, up to 48 MiB per thread, where that is faster
+    /// linear-ce on the cpu: both passes in one, which stores logits, in the place of dw or up to 48 MiB per thread, instead
+    /// of computing them again, where that is faster
     #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "strategy", "chunk_columns"])]
     store_logits: bool,
     #[command(flatten)]

@@ -84,16 +84,18 @@ pub trait Backend {
 /// every instruction set, on one thread and on several; simulator and CPU also with both passes in one, which
 /// stores logits.
 pub fn columns() -> Vec<Box<dyn Backend>> {
-    let mut columns: Vec<Box<dyn Backend>> = vec![
-        Box::new(Rounding),
-        Box::new(Simulated),
-        Box::new(Storing(Simulated)),
-    ];
+    let mut columns: Vec<Box<dyn Backend>> = vec![Box::new(Rounding), Box::new(Simulated)];
+    for in_dw in [false, true] {
+        let on = Simulated;
+        columns.push(Box::new(Storing { on, in_dw }));
+    }
     for level in Level::ALL {
         for threads in [1, 3] {
             let cpu = OnCpu { level, threads };
             columns.push(Box::new(cpu));
-            columns.push(Box::new(Storing(cpu)));
+            for in_dw in [false, true] {
+                columns.push(Box::new(Storing { on: cpu, in_dw }));
+            }
         }
     }
     columns
