@@ -62,11 +62,9 @@ impl<'a> Bound<'a> {
         let geometry = array.geometry.clone();
         let (dtype, bytes) = (array.as_ref().dtype(), array.as_ref().bytes());
         let whole = geometry.dims.first().copied().unwrap_or(1);
-        let mut heights = uses.iter().map(|buffer| match buffer {
-            Buffer::Window { operand, .. } | Buffer::Hbm { operand } => {
-                operand.block.first().copied().unwrap_or(1)
-            }
-            _ => whole,
+        let mut heights = uses.iter().map(|buffer| {
+            let operand = buffer.operand();
+            operand.map_or(whole, |operand| operand.block.first().copied().unwrap_or(1))
         });
         let first = heights.next().unwrap_or(whole);
         let height = match heights.all(|height| height == first) {

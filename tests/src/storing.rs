@@ -18,30 +18,24 @@ pub struct Storing<B> {
 
 impl<B: Stores> Storing<B> {
     /// The strategy of the backward pass that holds delta as this does: that of a chunk of rows is f32.
-    fn like(&self) -> Strategy {
+    pub fn like(&self) -> &'static Strategy {
         match self.in_dw {
-            true => Strategy::Streaming,
-            false => Strategy::Combined,
+            true => &Strategy::Streaming,
+            false => &Strategy::Combined,
         }
     }
 
-    /// In the blocks of the backward pass.
     fn stored(&self, case: &Case) -> Result<Stored, String> {
-        let schedule = self.on.schedule(case, self.like())?;
-        let blocks = schedule.backward;
+        let schedule = self.on.schedule(case, *self.like())?;
         let kept = match self.in_dw {
             true => Kept::InDw {
                 chunk_columns: schedule.chunk_columns,
             },
             false => Kept::Rows {
-                chunk_rows: 2 * blocks.b,
+                chunk_rows: 2 * schedule.backward.b,
             },
         };
-        Ok(Stored {
-            blocks,
-            kept,
-            rows_per_sub_tile: schedule.rows_per_sub_tile,
-        })
+        Ok(Stored::like(&schedule, kept))
     }
 }
 
@@ -84,10 +78,7 @@ impl<B: Stores> Backend for Storing<B> {
     }
 
     fn strategies(&self) -> &'static [Strategy] {
-        match self.in_dw {
-            true => &[Strategy::Streaming],
-            false => &[Strategy::Combined],
-        }
+        std::slice::from_ref(self.like())
     }
 
     fn run(&self, case: &Case, like: Strategy, data: &Data) -> Result<Outputs, String> {

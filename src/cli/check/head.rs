@@ -82,26 +82,16 @@ fn run_on_cpu(
         for threads in thread_counts() {
             let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
             let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
-            let blocks = schedule.backward;
-            let chunk_rows = 2 * blocks.b;
+            let chunk_rows = 2 * schedule.backward.b;
             let chunk_columns = schedule.chunk_columns;
-            let in_dw = Stored::fits_in_dw(inputs.problem.head(), blocks);
-            let in_dw = in_dw.then_some(Kept::InDw { chunk_columns });
-            for kept in [Some(Kept::Rows { chunk_rows }), in_dw]
-                .into_iter()
-                .flatten()
-            {
-                let stored = Stored {
-                    blocks,
-                    kept,
-                    rows_per_sub_tile: schedule.rows_per_sub_tile,
-                };
-                let results = storing_on_cpu(inputs, stored, &cpu)?;
-                let run = match kept {
-                    Kept::InDw { .. } => "stored in dw",
-                    Kept::Rows { .. } => "stored",
-                };
-                let run = format!("{run}, {simd}, threads {threads}");
+            let in_dw = Stored::fits_in_dw(inputs.problem.head(), schedule.backward);
+            let ways = [
+                Some(("stored", Kept::Rows { chunk_rows })),
+                in_dw.then_some(("stored in dw", Kept::InDw { chunk_columns })),
+            ];
+            for (name, kept) in ways.into_iter().flatten() {
+                let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;
+                let run = format!("{name}, {simd}, threads {threads}");
                 found.add(&run, compare(&results, exact, &tolerance));
             }
         }

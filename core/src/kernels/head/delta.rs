@@ -2,7 +2,7 @@
 //! of it.
 
 use super::blocks::{Blocks, Chunks};
-use super::chunk::ChunkArray;
+use super::chunk::{ChunkArray, updated_array};
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError};
@@ -141,76 +141,147 @@ impl Kernel for DeltaChunk {
     }
 }
 
-/// Writes the delta of one chunk of columns whose logits were stored in `dw`. Grid `(rows, columns of the chunk)`; the
-/// scalar operand is the chunk's first column block.
+/// Makes delta of the stored logits of one chunk. Grid `(rows, columns)` of the chunk; the scalar operand is its first block
+/// along the dimension that is cut into chunks.
 #[derive(Clone, Debug)]
-pub struct DeltaOfStored {
+pub struct StoredDelta {
     spec: KernelSpec,
     head: Head,
     blocks: Blocks,
     rows: AxisId,
     columns: AxisId,
+    cut: Cut,
     chunk: ScalarsRef,
     coefficients: Coefficients,
     logits: TileRef,
-    out: TileRef,
+    delta: TileRef,
 }
 
-impl DeltaOfStored {
-    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared,
-    /// `dw`, `delta`.
+/// What is cut into chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    Rows,
+    Columns,
+}
+
+impl StoredDelta {
+    /// The kernel for a chunk of rows, in place. Operands: the vectors of the coefficients in the order in which they are
+    /// declared, then the logits and delta, one array.
     ///
     /// # Errors
     /// The spec refuses the blocks.
-    pub(super) fn new(
+    pub(super) fn in_place(
         name: &'static str,
         head: &Head,
         blocks: Blocks,
         chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
+        let windows = |spec: &mut SpecBuilder, rows, columns, _: BlockIndex| {
+            let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);
+            updated_array(spec, ["logits", "delta"], stored)
+        };
+        Self::new(name, head, blocks, chunks, Cut::Rows, coefficients, windows)
+    }
+
+    /// The kernel for a chunk of columns whose logits, whole blocks of them, are in `dw`. Operands: the vectors of the
+    /// coefficients in the order in which they are declared, `dw`, `delta`.
+    ///
+    /// # Errors
+    /// The spec refuses the blocks.
+    pub(super) fn from_dw(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+    ) -> Result<Self, HeadError> {
+        let windows = |spec: &mut SpecBuilder, rows, columns, column_block| {
+            let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
+            let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+            let logits = spec.input_tile("logits", logits.masked());
+            [logits, spec.output_tile("delta", delta)]
+        };
+        Self::new(
+            name,
+            head,
+            blocks,
+            chunks,
+            Cut::Columns,
+            coefficients,
+            windows,
+        )
+    }
+
+    /// `windows` declares those of logits and delta, given the axes and the block of the dimension that is cut.
+    fn new(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        chunks: Chunks,
+        cut: Cut,
+        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
+        windows: impl FnOnce(&mut SpecBuilder, AxisId, AxisId, BlockIndex) -> [TileRef; 2],
+    ) -> Result<Self, HeadError> {
         let mut spec = SpecBuilder::new(name);
-        let row_blocks = head.tokens.div_ceil(blocks.b);
+        let [row_blocks, column_blocks] = match cut {
+            Cut::Rows => [chunks.blocks, head.vocab.div_ceil(blocks.v)],
+            Cut::Columns => [head.tokens.div_ceil(blocks.b), chunks.blocks],
+        };
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
-        let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
+        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
-        let column_block = BlockIndex::from(columns) + chunk.at(0);
-        let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
-        let logits = spec.input_tile("logits", logits.masked());
-        let delta = ChunkArray::of_columns(head, blocks, chunks);
-        let out = spec.output_tile("delta", delta.window(rows, columns));
+        let (cut_block, row_block) = match cut {
+            Cut::Rows => {
+                let block = BlockIndex::from(rows) + chunk.at(0);
+                (block.clone(), block)
+            }
+            Cut::Columns => (BlockIndex::from(columns) + chunk.at(0), rows.into()),
+        };
+        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
+        let [logits, delta] = windows(&mut spec, rows, columns, cut_block);
         Ok(Self {
             spec: spec.build()?,
             head: *head,
             blocks,
             rows,
             columns,
+            cut,
             chunk,
             coefficients,
             logits,
-            out,
+            delta,
         })
     }
 }
 
-impl Kernel for DeltaOfStored {
+impl Kernel for StoredDelta {
     fn spec(&self) -> &KernelSpec {
         &self.spec
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        let first = t.is_first(self.columns);
-        t.when(first, || compute(t, &self.coefficients.prepare));
-        let (tokens, Blocks { b, v, .. }) = (self.head.tokens, self.blocks);
-        let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
+        t.when(t.is_first(self.columns), || {
+            compute(t, &self.coefficients.prepare);
+        });
+        let (tokens, vocab) = (self.head.tokens, self.head.vocab);
+        let Blocks { b, v, .. } = self.blocks;
+        let (row, column) = (t.program_id(self.rows), t.program_id(self.columns));
+        let first = t.scalar(self.chunk, 0);
+        let (row, column) = match self.cut {
+            Cut::Rows => (row + first, column),
+            Cut::Columns => (row, column + first),
+        };
+        let first_column = column * v as i64;
         let cap = self.head.options.soft_cap;
-        let delta = (self.coefficients).delta(cap, Span::all(b), column * v as i64);
-        // Columns need no mask: what is stored are whole blocks.
-        t.softmax_delta(self.out, self.logits, delta);
+        let delta = self.coefficients.delta(cap, Span::all(b), first_column);
+        t.softmax_delta(self.delta, self.logits, delta);
+        // In dw are whole blocks.
+        if self.cut == Cut::Rows && !vocab.is_multiple_of(v) {
+            t.mask_columns(self.delta, t.index(vocab as i64) - first_column, 0.0);
+        }
         if !tokens.is_multiple_of(b) {
-            let left = t.index(tokens as i64) - t.program_id(self.rows) * b as i64;
-            t.mask_rows(self.out, left, 0.0);
+            t.mask_rows(self.delta, t.index(tokens as i64) - row * b as i64, 0.0);
         }
     }
 }

@@ -43,14 +43,14 @@ use thiserror::Error;
 pub use blocks::{Blocks, Cache, Schedule, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
-pub use delta::{DeltaChunk, DeltaOfStored};
+pub use delta::{DeltaChunk, StoredDelta};
 pub(crate) use forward::Ending;
 pub use forward::Forward;
 pub(crate) use per_row::PerRow;
 pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
 pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
-pub use row_chunk::{StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient};
+pub use row_chunk::{StoredBiasGradient, StoredHiddenGradient, StoredWeightGradient};
 pub(crate) use stored::StoredPasses;
 pub use stored::{Kept, Stored};
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use super::blocks::{Chunks, Cores, Schedule};
 use super::streaming::Streaming;
 use super::{
-    BiasGradient, Coefficients, Combined, DeltaChunk, DeltaOfStored, Forward, Head, HeadError,
-    HiddenGradient, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
-    StoredWeightGradient, Strategy, WeightGradient,
+    BiasGradient, Coefficients, Combined, DeltaChunk, Forward, Head, HeadError, HiddenGradient,
+    PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Strategy,
+    WeightGradient,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -30,9 +30,7 @@ pub enum HeadKernel {
     WeightGradient(WeightGradient),
     /// Streaming: `dbias` of a chunk.
     BiasGradient(BiasGradient),
-    /// Streaming: delta of a chunk whose logits were stored.
-    DeltaOfStored(Box<DeltaOfStored>),
-    /// Stored: logits of a chunk of rows to delta.
+    /// Stored: delta of a chunk of rows, in place, or of columns.
     StoredDelta(Box<StoredDelta>),
     /// Stored: `dx` of a chunk of rows.
     StoredHiddenGradient(StoredHiddenGradient),
@@ -51,7 +49,6 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
             Self::BiasGradient(k) => k.spec(),
-            Self::DeltaOfStored(k) => k.spec(),
             Self::StoredDelta(k) => k.spec(),
             Self::StoredHiddenGradient(k) => k.spec(),
             Self::StoredWeightGradient(k) => k.spec(),
@@ -67,7 +64,6 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
             Self::BiasGradient(k) => k.body(t),
-            Self::DeltaOfStored(k) => k.body(t),
             Self::StoredDelta(k) => k.body(t),
             Self::StoredHiddenGradient(k) => k.body(t),
             Self::StoredWeightGradient(k) => k.body(t),
@@ -233,12 +229,10 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         program: &mut Program<HeadKernel>,
         gradients: &Gradients,
     ) -> Result<(), HeadError> {
-        let (names, head, schedule) = (self.names, self.head, self.schedule);
+        let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let inputs = self.inputs;
-        let pass = (head, blocks);
-        let pass = Streaming::declare(program, names, pass, inputs, *gradients, chunks);
+        let pass = Streaming::declare(program, names, head, blocks, inputs, *gradients, chunks);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(
             names.delta,

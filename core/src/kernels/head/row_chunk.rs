@@ -1,95 +1,16 @@
-//! The gradients of a chunk of rows whose logits are stored: delta in their place, and what becomes of it.
+//! What becomes of the delta of a chunk of rows, which stands in the place of their stored logits.
 //!
 //! The kernels over a chunk of columns are those of [`products`](super::products).
 
 use super::blocks::{Blocks, Chunks};
 use super::chunk::{ChunkArray, SummedOutput, updated_array};
-use super::delta::Coefficients;
 use super::logits::{w_window, x_window};
-use super::per_row::{PerRow, compute};
 use super::{Head, HeadError};
 use crate::DType;
 use crate::ops::{Accumulate, Contract, Direction, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{ColumnsRef, HbmRef, ScalarsRef, SemaphoreRef, Span, TileRef};
-
-/// Turns logits into delta, in place. Grid `(rows of the chunk, columns)`; the scalar operand is the
-/// chunk's first row block.
-#[derive(Clone, Debug)]
-pub struct StoredDelta {
-    spec: KernelSpec,
-    head: Head,
-    blocks: Blocks,
-    rows: AxisId,
-    columns: AxisId,
-    chunk: ScalarsRef,
-    coefficients: Coefficients,
-    logits: TileRef,
-    delta: TileRef,
-}
-
-impl StoredDelta {
-    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared,
-    /// then the logits and delta, one array.
-    ///
-    /// # Errors
-    /// The spec refuses the blocks.
-    pub(super) fn new(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        chunks: Chunks,
-        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
-    ) -> Result<Self, HeadError> {
-        let mut spec = SpecBuilder::new(name);
-        let rows = spec.axis("rows", chunks.blocks, Semantics::Parallel);
-        let column_blocks = head.vocab.div_ceil(blocks.v);
-        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
-        let chunk = spec.scalars("chunk", 1);
-        let row_block = BlockIndex::from(rows) + chunk.at(0);
-        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
-        let stored = ChunkArray::of_rows(head, blocks, chunks);
-        let names = ["logits", "delta"];
-        let [logits, delta] = updated_array(&mut spec, names, stored.window(rows, columns));
-        Ok(Self {
-            spec: spec.build()?,
-            head: *head,
-            blocks,
-            rows,
-            columns,
-            chunk,
-            coefficients,
-            logits,
-            delta,
-        })
-    }
-}
-
-impl Kernel for StoredDelta {
-    fn spec(&self) -> &KernelSpec {
-        &self.spec
-    }
-
-    fn body<T: TileOps>(&self, t: &T) {
-        t.when(t.is_first(self.columns), || {
-            compute(t, &self.coefficients.prepare);
-        });
-        let (tokens, vocab) = (self.head.tokens, self.head.vocab);
-        let Blocks { b, v, .. } = self.blocks;
-        let first_column = t.program_id(self.columns) * v as i64;
-        let cap = self.head.options.soft_cap;
-        let delta = self.coefficients.delta(cap, Span::all(b), first_column);
-        t.softmax_delta(self.delta, self.logits, delta);
-        if !vocab.is_multiple_of(v) {
-            t.mask_columns(self.delta, t.index(vocab as i64) - first_column, 0.0);
-        }
-        if !tokens.is_multiple_of(b) {
-            let row = (t.program_id(self.rows) + t.scalar(self.chunk, 0)) * b as i64;
-            t.mask_rows(self.delta, t.index(tokens as i64) - row, 0.0);
-        }
-    }
-}
+use crate::view::{ColumnsRef, HbmRef, ScalarsRef, SemaphoreRef, TileRef};
 
 /// `dx = delta w^T` for the rows of one chunk. Grid `(rows of the chunk, hidden, columns)`; the scalar
 /// operand is the chunk's first row block.

@@ -26,7 +26,8 @@ impl<'a> Streaming<'a> {
     pub(super) fn declare(
         program: &mut Program<HeadKernel>,
         names: Names,
-        (head, blocks): (&'a Head, Blocks),
+        head: &'a Head,
+        blocks: Blocks,
         inputs: HeadInputs,
         gradients: Gradients,
         chunks: Chunks,
