@@ -5,7 +5,9 @@ use std::arch::x86_64::*;
 use half::bf16;
 
 use super::microkernel::{self, Fused, Strip};
-use super::vector::{Kernel, SQRT_HALF_BITS, Vector};
+use super::vector::{
+    HIGH_HALF, Kernel, QUIET, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent,
+};
 
 /// Rows of a tile of the matrix product: 6 x 2 accumulators, two vectors of columns and one broadcast row fill 15 of
 /// the 16 registers.
@@ -55,11 +57,27 @@ macro_rules! intrinsics {
     };
 }
 
+impl F32x8 {
+    /// The lanes rounded to `bf16`, in the high half of each.
+    #[inline(always)]
+    fn rounded(self) -> __m256i {
+        intrinsics!({
+            let bits = _mm256_castps_si256(self.0);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+            let rounded = _mm256_add_epi32(bits, bias);
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(QUIET));
+            _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(self.unordered(self)))
+        })
+    }
+}
+
 impl Vector for F32x8 {
     type Isa = Avx2;
     type Mask = __m256;
     const LANES: usize = 8;
     const IS_FUSED: bool = true;
+    const FRACTION_BITS: u32 = 3;
 
     #[inline(always)]
     fn splat(_: Avx2, value: f32) -> Self {
@@ -83,6 +101,22 @@ impl Vector for F32x8 {
         ))))
     }
 
+    /// Those of even places, and those of odd ones: both sit in the same words.
+    #[inline(always)]
+    fn load_two_bf16(_: Avx2, from: &[bf16]) -> [Self; 2] {
+        assert!(from.len() >= 2 * Self::LANES);
+        // SAFETY: the token proves AVX2, and the 32 bytes read lie in `from`; the load has no alignment.
+        let pairs = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+        intrinsics!({
+            let even = _mm256_slli_epi32::<16>(pairs);
+            let odd = _mm256_and_si256(pairs, _mm256_set1_epi32(HIGH_HALF));
+            [
+                Self(_mm256_castsi256_ps(even)),
+                Self(_mm256_castsi256_ps(odd)),
+            ]
+        })
+    }
+
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
         assert!(to.len() >= Self::LANES);
@@ -94,20 +128,24 @@ impl Vector for F32x8 {
     fn store_bf16(self, to: &mut [bf16]) {
         assert!(to.len() >= Self::LANES);
         let narrow = intrinsics!({
-            let bits = _mm256_castps_si256(self.0);
-            let high = _mm256_srli_epi32::<16>(bits);
-            let odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-            let bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-            let rounded = _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, bias));
-            let quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
-            let is_nan = _mm256_castps_si256(self.unordered(self));
-            let words = _mm256_blendv_epi8(rounded, quiet, is_nan);
+            let words = _mm256_srli_epi32::<16>(self.rounded());
             // Packing works within 128-bit halves: the two useful quarters are then brought together.
             let packed = _mm256_packus_epi32(words, words);
             _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b1000>(packed))
         });
         // SAFETY: `self` proves AVX2, and the 16 bytes written lie in `to`; the store has no alignment.
         unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), narrow) }
+    }
+
+    #[inline(always)]
+    fn store_two_bf16([even, odd]: [Self; 2], to: &mut [bf16]) {
+        assert!(to.len() >= 2 * Self::LANES);
+        let pairs = intrinsics!(_mm256_blend_epi16::<0b1010_1010>(
+            _mm256_srli_epi32::<16>(even.rounded()),
+            odd.rounded(),
+        ));
+        // SAFETY: `even` proves AVX2, and the 32 bytes written lie in `to`; the store has no alignment.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), pairs) }
     }
 
     #[inline(always)]
@@ -204,10 +242,17 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn power_of_low_bits(self) -> Self {
-        intrinsics!(Self(_mm256_castsi256_ps(_mm256_slli_epi32::<23>(
-            _mm256_castps_si256(self.0)
-        ))))
+    fn power_of_two(self) -> Self {
+        const POWERS: [u32; 8] = fractional_powers();
+        // SAFETY: `self` proves AVX2, and the table has eight words.
+        let powers = unsafe { _mm256_loadu_si256(POWERS.as_ptr().cast()) };
+        intrinsics!({
+            let bits = _mm256_castps_si256(self.0);
+            // Which of the eight words is in the three lowest bits.
+            let fraction = _mm256_permutevar8x32_epi32(powers, bits);
+            let moved = _mm256_slli_epi32::<{ to_exponent(3) as i32 }>(bits);
+            Self(_mm256_castsi256_ps(_mm256_add_epi32(moved, fraction)))
+        })
     }
 
     #[inline(always)]

@@ -6,7 +6,9 @@ use half::bf16;
 
 use super::avx2::{self, Avx2};
 use super::microkernel::{self, Fused, Product, Strip};
-use super::vector::{Kernel, SQRT_HALF_BITS, Vector};
+use super::vector::{
+    HIGH_HALF, Kernel, QUIET, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent,
+};
 
 /// Rows of a tile of the matrix product: 8 x 3 accumulators, three vectors of columns and the broadcast rows fill 28 of
 /// the 32 registers. Eight divides the usual numbers of rows, so no row of a tile is wasted.
@@ -88,6 +90,17 @@ impl Product<F32x16<true>> for Pairs {
     }
 }
 
+/// Where the `bf16` of even and odd places, one after the other, belong.
+const PAIRED: [u16; 32] = {
+    let mut places = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        places[i] = (i / 2 + i % 2 * 16) as u16;
+        i += 1;
+    }
+    places
+};
+
 #[derive(Clone, Copy)]
 pub(super) struct F32x16<const BF16: bool>(__m512);
 
@@ -107,18 +120,17 @@ impl<const BF16: bool> F32x16<BF16> {
         intrinsics!(_mm512_fpclass_ps_mask::<DENORMAL>(self.0)) != 0
     }
 
-    /// The lanes as `bf16`, rounded to nearest even, as all levels round: `vcvtneps2bf16` would make denormals 0.
+    /// The lanes rounded to `bf16` in the high half of each, to nearest even, as all levels round: `vcvtneps2bf16` would make
+    /// denormals 0.
     #[inline(always)]
-    fn rounded(self) -> __m256i {
+    fn rounded(self) -> __m512i {
         intrinsics!({
             let bits = _mm512_castps_si512(self.0);
-            let high = _mm512_srli_epi32::<16>(bits);
-            let odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
             let bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, bias));
-            let quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
-            let words = _mm512_mask_mov_epi32(rounded, self.unordered(self), quiet);
-            _mm512_cvtepi32_epi16(words)
+            let rounded = _mm512_add_epi32(bits, bias);
+            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(QUIET));
+            _mm512_mask_mov_epi32(rounded, self.unordered(self), quiet)
         })
     }
 }
@@ -128,6 +140,7 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
     type Mask = __mmask16;
     const LANES: usize = 16;
     const IS_FUSED: bool = true;
+    const FRACTION_BITS: u32 = 5;
 
     #[inline(always)]
     fn splat(_: Avx512<BF16>, value: f32) -> Self {
@@ -151,6 +164,22 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
         ))))
     }
 
+    /// Those of even places, and those of odd ones: both sit in the same words.
+    #[inline(always)]
+    fn load_two_bf16(_: Avx512<BF16>, from: &[bf16]) -> [Self; 2] {
+        assert!(from.len() >= 2 * Self::LANES);
+        // SAFETY: the token proves AVX-512, and the 64 bytes read lie in `from`; the load has no alignment.
+        let pairs = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+        intrinsics!({
+            let even = _mm512_slli_epi32::<16>(pairs);
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(HIGH_HALF));
+            [
+                Self(_mm512_castsi512_ps(even)),
+                Self(_mm512_castsi512_ps(odd)),
+            ]
+        })
+    }
+
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
         assert!(to.len() >= Self::LANES);
@@ -164,10 +193,35 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
         let narrow = match BF16 && !self.has_denormal() {
             // SAFETY: such a vector proves AVX512-BF16. Both types are 32 bytes in which any bits are valid.
             true => unsafe { std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.0)) },
-            false => self.rounded(),
+            false => intrinsics!(_mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(
+                self.rounded()
+            ))),
         };
         // SAFETY: `self` proves AVX-512, and the 32 bytes written lie in `to`; the store has no alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), narrow) }
+    }
+
+    #[inline(always)]
+    fn store_two_bf16([even, odd]: [Self; 2], to: &mut [bf16]) {
+        assert!(to.len() >= 2 * Self::LANES);
+        let pairs = match BF16 && !(even.has_denormal() | odd.has_denormal()) {
+            true => {
+                // SAFETY: such a vector proves AVX512-BF16. Both types are 64 bytes in which any bits are valid.
+                let apart: __m512i =
+                    unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(odd.0, even.0)) };
+                // SAFETY: `even` proves AVX-512, and the table has 32 words.
+                unsafe {
+                    _mm512_permutexvar_epi16(_mm512_loadu_si512(PAIRED.as_ptr().cast()), apart)
+                }
+            }
+            false => intrinsics!(_mm512_mask_blend_epi16(
+                0xaaaa_aaaa,
+                _mm512_srli_epi32::<16>(even.rounded()),
+                odd.rounded(),
+            )),
+        };
+        // SAFETY: `even` proves AVX-512, and the 64 bytes written lie in `to`; the store has no alignment.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), pairs) }
     }
 
     #[inline(always)]
@@ -254,10 +308,19 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
     }
 
     #[inline(always)]
-    fn power_of_low_bits(self) -> Self {
-        intrinsics!(Self(_mm512_castsi512_ps(_mm512_slli_epi32::<23>(
-            _mm512_castps_si512(self.0)
-        ))))
+    fn power_of_two(self) -> Self {
+        const POWERS: [u32; 32] = fractional_powers();
+        let (low, high) = POWERS.split_at(16);
+        // SAFETY: `self` proves AVX-512, and each half of the table has sixteen words.
+        let [low, high] =
+            [low, high].map(|half| unsafe { _mm512_loadu_si512(half.as_ptr().cast()) });
+        intrinsics!({
+            let bits = _mm512_castps_si512(self.0);
+            // Which of the 32 words is in the five lowest bits.
+            let fraction = _mm512_permutex2var_epi32(low, bits, high);
+            let moved = _mm512_slli_epi32::<{ to_exponent(5) }>(bits);
+            Self(_mm512_castsi512_ps(_mm512_add_epi32(moved, fraction)))
+        })
     }
 
     #[inline(always)]

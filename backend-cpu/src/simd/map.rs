@@ -19,11 +19,32 @@ pub(super) trait Map: Copy {
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V;
 }
 
-/// A stored number that is read as f32.
+/// A stored number that is read as f32, two vectors at a time.
 pub(super) trait Element: Pod {
     fn from_f32(value: f32) -> Self;
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V;
-    fn store<V: Vector>(vector: V, to: &mut [Self]);
+    fn load<V: Vector>(isa: V::Isa, from: &[Self], order: Order) -> [V; 2];
+    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order);
+}
+
+/// Which values the lanes of two vectors hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Those that follow each other.
+    InMemory,
+    /// As it is least work for the type, the same for what is loaded as for what is stored.
+    OfType,
+}
+
+impl Order {
+    /// For what is loaded as `T` and stored as `O`.
+    #[inline(always)]
+    fn between<T: Element, O: Element>() -> Self {
+        // Elements of the same size are of the same type.
+        match size_of::<T>() == size_of::<O>() {
+            true => Self::OfType,
+            false => Self::InMemory,
+        }
+    }
 }
 
 impl Element for f32 {
@@ -32,13 +53,14 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
-        V::load(isa, from)
+    fn load<V: Vector>(isa: V::Isa, from: &[Self], _: Order) -> [V; 2] {
+        [V::load(isa, from), V::load(isa, &from[V::LANES..])]
     }
 
     #[inline(always)]
-    fn store<V: Vector>(vector: V, to: &mut [Self]) {
-        vector.store(to);
+    fn store<V: Vector>([first, second]: [V; 2], to: &mut [Self], _: Order) {
+        first.store(to);
+        second.store(&mut to[V::LANES..]);
     }
 }
 
@@ -48,13 +70,26 @@ impl Element for bf16 {
     }
 
     #[inline(always)]
-    fn load<V: Vector>(isa: V::Isa, from: &[Self]) -> V {
-        V::load_bf16(isa, from)
+    fn load<V: Vector>(isa: V::Isa, from: &[Self], order: Order) -> [V; 2] {
+        match order {
+            Order::InMemory => [
+                V::load_bf16(isa, from),
+                V::load_bf16(isa, &from[V::LANES..]),
+            ],
+            Order::OfType => V::load_two_bf16(isa, from),
+        }
     }
 
     #[inline(always)]
-    fn store<V: Vector>(vector: V, to: &mut [Self]) {
-        vector.store_bf16(to);
+    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order) {
+        match order {
+            Order::InMemory => {
+                let [first, second] = vectors;
+                first.store_bf16(to);
+                second.store_bf16(&mut to[V::LANES..]);
+            }
+            Order::OfType => V::store_two_bf16(vectors, to),
+        }
     }
 }
 
@@ -73,22 +108,47 @@ pub(super) const MOST_LANES: usize = 16;
 /// How far ahead of one place memory is asked for.
 const AHEAD_BYTES: usize = 6144;
 
+/// `map` of the first two vectors of `x`, after asking for what is so far ahead of them.
+#[inline(always)]
+fn map_two<V: Vector, T: Element, M: Map>(
+    isa: V::Isa,
+    x: &[T],
+    ahead_bytes: usize,
+    order: Order,
+    map: M,
+) -> [V; 2] {
+    prefetch_two::<V, T>(x, ahead_bytes);
+    let [first, second] = T::load::<V>(isa, x, order);
+    [map.apply(isa, first), map.apply(isa, second)]
+}
+
+/// Asks for what is so far ahead of the first two vectors of `x`.
+#[inline(always)]
+pub(super) fn prefetch_two<V: Vector, T: Element>(x: &[T], ahead_bytes: usize) {
+    for line in (0..2 * V::LANES * size_of::<T>()).step_by(Line::BYTES) {
+        prefetch(x, ahead_bytes + line, Cache::Level2);
+    }
+}
+
 /// `map` of the first four vectors of `x`.
 #[inline(always)]
-fn map_four<V: Vector, T: Element, M: Map>(isa: V::Isa, x: &[T], map: M) -> [V; 4] {
-    let mut vectors = [V::splat(isa, 0.0); 4];
-    for (i, vector) in vectors.iter_mut().enumerate() {
-        let x = &x[i * V::LANES..];
-        prefetch(x, AHEAD_BYTES, Cache::Level2);
-        *vector = map.apply(isa, T::load::<V>(isa, x));
-    }
-    vectors
+fn map_four<V: Vector, T: Element, M: Map>(
+    isa: V::Isa,
+    x: &[T],
+    order: Order,
+    map: M,
+) -> [[V; 2]; 2] {
+    let rest = &x[2 * V::LANES..];
+    [
+        map_two(isa, x, AHEAD_BYTES, order, map),
+        map_two(isa, rest, AHEAD_BYTES, order, map),
+    ]
 }
 
 #[inline(always)]
-fn store_four<V: Vector, O: Element>(vectors: [V; 4], out: &mut [O]) {
-    for (vector, out) in vectors.into_iter().zip(out.chunks_exact_mut(V::LANES)) {
-        O::store(vector, out);
+fn store_four<V: Vector, O: Element>(vectors: [[V; 2]; 2], out: &mut [O], order: Order) {
+    for (two, out) in (vectors.into_iter()).zip(out.chunks_exact_mut(2 * V::LANES)) {
+        O::store(two, out, order);
     }
 }
 
@@ -102,7 +162,8 @@ fn map_rest<V: Vector, O: Element, T: Element, M: Map>(
     let mut padded = [T::zeroed(); 4 * MOST_LANES];
     padded[..x.len()].copy_from_slice(x);
     let mut results = [O::zeroed(); 4 * MOST_LANES];
-    store_four::<V, O>(map_four(isa, &padded, map), &mut results);
+    let order = Order::between::<T, O>();
+    store_four::<V, O>(map_four(isa, &padded, order, map), &mut results, order);
     results
 }
 
@@ -117,7 +178,7 @@ impl<T: Element, M: Map> Kernel for MapInPlace<'_, T, M> {
         let Self(x, map) = self;
         let mut four = x.chunks_exact_mut(4 * V::LANES);
         for x in &mut four {
-            store_four::<V, T>(map_four(isa, x, map), x);
+            store_four::<V, T>(map_four(isa, x, Order::OfType, map), x, Order::OfType);
         }
         let x = four.into_remainder();
         if !x.is_empty() {
@@ -142,8 +203,9 @@ impl<O: Element, T: Element, M: Map> Kernel for MapInto<'_, O, T, M> {
         let mut four_out = out.chunks_exact_mut(4 * V::LANES);
         let four_x = x.chunks_exact(4 * V::LANES);
         let x = four_x.remainder();
+        let order = Order::between::<T, O>();
         for (out, x) in (&mut four_out).zip(four_x) {
-            store_four::<V, O>(map_four(isa, x, map), out);
+            store_four::<V, O>(map_four(isa, x, order, map), out, order);
         }
         let out = four_out.into_remainder();
         if !out.is_empty() {
@@ -161,45 +223,54 @@ impl<O: Element, T: Element, M: Map> Kernel for MapPastCaches<'_, O, T, M> {
     #[inline(always)]
     fn run<V: Vector>(self, isa: V::Isa) {
         let Self(MapInto { out, x, map }) = self;
-        let per_line = Line::BYTES / size_of::<O>();
-        let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, Line>(out);
+        let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, TwoLines>(out);
+        let step = size_of::<TwoLines>() / size_of::<O>();
         let (x_head, x) = x.split_at(head.len());
-        let (x, x_tail) = x.split_at(lines.len() * per_line);
+        let (x, x_tail) = x.split_at(lines.len() * step);
         for (out, x) in [(head, x_head), (tail, x_tail)] {
             MapInto { out, x, map }.run::<V>(isa);
         }
-        let quarters = Quarters::new(x, per_line);
-        for start in (0..quarters.len).step_by(per_line) {
+        let quarters = Quarters::new(x, step);
+        for start in (0..quarters.len).step_by(step) {
             let ahead_bytes = quarters.ahead_bytes(start);
             for quarter in 0..4 {
                 let at = quarter * quarters.len + start;
-                let line = &mut lines[at / per_line];
-                map_line::<V, O, T, M>(isa, line, &x[at..], ahead_bytes, map);
+                let lines = &mut lines[at / step];
+                map_lines::<V, O, T, M>(isa, lines, &x[at..], ahead_bytes, map);
             }
         }
-        for at in (4 * quarters.len..x.len()).step_by(per_line) {
-            map_line::<V, O, T, M>(isa, &mut lines[at / per_line], &x[at..], 0, map);
+        for at in (4 * quarters.len..x.len()).step_by(step) {
+            map_lines::<V, O, T, M>(isa, &mut lines[at / step], &x[at..], 0, map);
         }
         memory::fence();
     }
 }
 
+/// Two vectors at least, of whatever elements.
+type TwoLines = [Line; 2];
+
 /// `out = map(x)` past the caches.
 #[inline(always)]
-fn map_line<V: Vector, O: Element, T: Element, M: Map>(
+fn map_lines<V: Vector, O: Element, T: Element, M: Map>(
     isa: V::Isa,
-    out: &mut Line,
+    out: &mut TwoLines,
     x: &[T],
     ahead_bytes: usize,
     map: M,
 ) {
-    let mut results = Line::zeroed();
-    let vectors = results.as_mut::<O>().chunks_exact_mut(V::LANES);
-    for (out, x) in vectors.zip(x.chunks_exact(V::LANES)) {
-        prefetch(x, ahead_bytes, Cache::Level2);
-        O::store(map.apply(isa, T::load::<V>(isa, x)), out);
+    let order = Order::between::<T, O>();
+    let mut results = TwoLines::zeroed();
+    let vectors = bytemuck::cast_slice_mut::<_, O>(&mut results).chunks_exact_mut(2 * V::LANES);
+    for (out, x) in vectors.zip(x.chunks_exact(2 * V::LANES)) {
+        O::store(
+            map_two::<V, T, M>(isa, x, ahead_bytes, order, map),
+            out,
+            order,
+        );
     }
-    out.stream(&results);
+    for (out, results) in out.iter_mut().zip(&results) {
+        out.stream(results);
+    }
 }
 
 /// Declares a [`Map`] without parameters.

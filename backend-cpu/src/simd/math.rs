@@ -6,7 +6,7 @@
 //! lowest, each time refitting the rest). What a fit adds to the error is stated in units of 2^-24, half a unit in the
 //! last place of 1. The ignored test below measures all of it over every `f32`.
 
-use super::vector::{ROUND_TO_INTEGER, Vector};
+use super::vector::{ROUND_TO_INTEGER, Vector, rounding};
 
 /// The high bits of ln 2: `n * LN_2_HIGH` is exact for every exponent `n` even where it is not fused.
 const LN_2_HIGH: f32 = 0.693_359_4;
@@ -43,30 +43,47 @@ pub(super) fn exp<V: Vector>(isa: V::Isa, x: V) -> V {
     p.times_power_of_two(n)
 }
 
-/// `2^(factor x)` as a mantissa in √½..√2, to three units in the last place, and a power of two.
+/// `2^(factor x)` as a mantissa close to one, to three units in the last place, and a power of two.
 ///
 /// Half the work of [`exp`], for loops over memory: the argument must lie between [`LEAST_EXPONENT`], where the power
-/// is 0, and [`LARGEST_EXPONENT`], where it is infinite. What is below 2^-126 becomes 0. A NaN passes in the mantissa.
+/// is 0, and [`LARGEST_EXPONENT`], where it is infinite. What is below 2^-126 becomes something else below it. A NaN passes in
+/// the mantissa.
 ///
-/// `factor x = n + r` with integral `n` and `|r| <= ½`; `n` is read off the bits of the sum that rounds it.
+/// `factor x = n + r`: `n`, read off the bits of the sum that rounds it, is a multiple of the fraction that
+/// [`Vector::power_of_two`] has a table for, and `r` at most half of that.
 #[inline(always)]
-#[expect(
-    clippy::approx_constant,
-    reason = "a coefficient of the fit, one bit off ln 2"
-)]
 pub(super) fn exp2<V: Vector>(isa: V::Isa, x: V, factor: V) -> (V, V) {
     let c = |value| V::splat(isa, value);
-    let biased = x.mul_add(factor, c(ROUND_TO_INTEGER + 127.0));
-    let n = biased.sub(c(ROUND_TO_INTEGER + 127.0));
+    let rounding = c(rounding(V::FRACTION_BITS));
+    let rounded = x.mul_add(factor, rounding);
+    let n = rounded.sub(rounding);
     let r = x.mul_add(factor, n.neg());
-    // 2^r = 1 + r P(r); the fit adds 1.6.
-    let p = c(1.326_953_5e-3)
-        .mul_add(r, c(9.671_292e-3))
-        .mul_add(r, c(5.550_711e-2))
-        .mul_add(r, c(2.402_224_7e-1))
-        .mul_add(r, c(6.931_47e-1))
-        .mul_add(r, c(1.0));
-    (p, biased.power_of_low_bits())
+    let (highest, lower) = const { powers_of_remainder(V::FRACTION_BITS) };
+    let mut p = c(highest);
+    for &coefficient in lower {
+        p = p.mul_add(r, c(coefficient));
+    }
+    (p, rounded.power_of_two())
+}
+
+/// The polynomial `2^r` for `|r|` up to half of `2^-fraction_bits`: the coefficient of the highest power, and those below it.
+#[expect(
+    clippy::approx_constant,
+    reason = "coefficients of the fits, close to ln 2"
+)]
+const fn powers_of_remainder(fraction_bits: u32) -> (f32, &'static [f32]) {
+    match fraction_bits {
+        // The fit adds 0.9.
+        5 => (2.402_264_3e-1, &[6.931_573e-1, 1.0]),
+        // 0.4
+        3 => (5.548_9e-2, &[2.402_575_2e-1, 6.931_472_4e-1, 1.0]),
+        // 1.6
+        0 => (
+            1.326_953_5e-3,
+            &[9.671_292e-3, 5.550_711e-2, 2.402_224_7e-1, 6.931_47e-1, 1.0],
+        ),
+        _ => panic!("no polynomial is fitted to that interval"),
+    }
 }
 
 /// The least argument of [`exp2`].

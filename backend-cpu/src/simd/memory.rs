@@ -20,12 +20,6 @@ pub(crate) struct Line([u8; Line::BYTES]);
 impl Line {
     pub(crate) const BYTES: usize = 64;
 
-    /// The line as numbers.
-    #[inline(always)]
-    pub(super) fn as_mut<T: Pod>(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(&mut self.0)
-    }
-
     /// `self = from`, past the caches. Seen by other threads after [`fence`].
     #[inline(always)]
     pub(super) fn stream(&mut self, from: &Self) {

@@ -5,7 +5,7 @@
 
 use half::bf16;
 
-use super::vector::{ROUND_TO_INTEGER, SQRT_HALF_BITS, Vector};
+use super::vector::{ROUND_TO_INTEGER, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent};
 
 /// Rows of a tile of the matrix product: with one vector of columns, what sixteen 128-bit registers hold.
 pub(super) const ROWS: usize = 4;
@@ -62,6 +62,7 @@ impl Vector for F32x8 {
     type Mask = [bool; 8];
     const LANES: usize = 8;
     const IS_FUSED: bool = IS_FUSED;
+    const FRACTION_BITS: u32 = 0;
 
     #[inline(always)]
     fn splat((): (), value: f32) -> Self {
@@ -80,6 +81,11 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
+    fn load_two_bf16((): (), from: &[bf16]) -> [Self; 2] {
+        [Self::load_bf16((), from), Self::load_bf16((), &from[8..])]
+    }
+
+    #[inline(always)]
     fn store(self, to: &mut [f32]) {
         *to.first_chunk_mut().expect("a full vector of values") = self.0;
     }
@@ -87,6 +93,12 @@ impl Vector for F32x8 {
     #[inline(always)]
     fn store_bf16(self, to: &mut [bf16]) {
         *to.first_chunk_mut().expect("a full vector of values") = self.0.map(round_to_bf16);
+    }
+
+    #[inline(always)]
+    fn store_two_bf16([first, second]: [Self; 2], to: &mut [bf16]) {
+        first.store_bf16(to);
+        second.store_bf16(&mut to[8..]);
     }
 
     #[inline(always)]
@@ -181,8 +193,13 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn power_of_low_bits(self) -> Self {
-        self.map(|x| f32::from_bits(x.to_bits() << 23))
+    fn power_of_two(self) -> Self {
+        const POWERS: [u32; 1] = fractional_powers();
+        self.map(|x| {
+            f32::from_bits(
+                (x.to_bits() << to_exponent(Self::FRACTION_BITS)).wrapping_add(POWERS[0]),
+            )
+        })
     }
 
     #[inline(always)]

@@ -25,17 +25,24 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Whether [`mul_add`](Self::mul_add) rounds once.
     const IS_FUSED: bool;
+    /// Binary digits after the point that an exponent of [`power_of_two`](Self::power_of_two) has: as many as a register's
+    /// lanes, or two, can hold a table for.
+    const FRACTION_BITS: u32;
 
     fn splat(isa: Self::Isa, value: f32) -> Self;
     /// The first `LANES` values of `from`. Panics if there are fewer.
     fn load(isa: Self::Isa, from: &[f32]) -> Self;
     /// Widens the first `LANES` values of `from`. Panics if there are fewer.
     fn load_bf16(isa: Self::Isa, from: &[bf16]) -> Self;
+    /// Widens the first `2 LANES` values of `from`, in the order that is least work. Panics if there are fewer.
+    fn load_two_bf16(isa: Self::Isa, from: &[bf16]) -> [Self; 2];
     /// Overwrites the first `LANES` values of `to`. Panics if there are fewer.
     fn store(self, to: &mut [f32]);
     /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN, denormals are kept.
     /// Panics if `to` is shorter.
     fn store_bf16(self, to: &mut [bf16]);
+    /// The same for `2 LANES` values, in the order of [`load_two_bf16`](Self::load_two_bf16).
+    fn store_two_bf16(vectors: [Self; 2], to: &mut [bf16]);
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -62,9 +69,9 @@ pub(crate) trait Vector: Copy {
 
     /// `self * 2^n` for integral `n` in -252..=254, rounded once: it underflows gradually and overflows to infinity.
     fn times_power_of_two(self, n: Self) -> Self;
-    /// `2^n`, given `n + 127 + ROUND_TO_INTEGER`: the low bits of the mantissa become the exponent. 0 for `n = -127`,
-    /// infinity for `n = 128`, meaningless beyond.
-    fn power_of_low_bits(self) -> Self;
+    /// `2^n`, given `n + rounding(FRACTION_BITS)`. 0 for `n = -127`, infinity for `n = 128`, meaningless beyond; between -127
+    /// and -126, where there is no exponent for it, something between 0 and 2^-126.
+    fn power_of_two(self) -> Self;
     /// Splits positive normal lanes into `(mantissa, exponent)` with `self = mantissa * 2^exponent` and
     /// `mantissa` in √½..√2, the interval around one on which a logarithm's polynomial is shortest.
     fn split_exponent(self) -> (Self, Self);
@@ -88,7 +95,43 @@ pub(crate) trait Kernel {
     fn run<V: Vector>(self, isa: V::Isa) -> Self::Output;
 }
 
+/// The bits of an `f32` that a `bf16` has.
+pub(super) const HIGH_HALF: i32 = 0xffff_0000_u32 as i32;
+/// What makes a NaN quiet, in its `f32` or in its `bf16`.
+pub(super) const QUIET: i32 = 0x0040_0000;
 /// Bits of √½, the lower end of the mantissas that [`Vector::split_exponent`] returns.
 pub(super) const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
 /// Adding 1.5 * 2^23 to a number far below it rounds that number to an integer, which sits in the low mantissa bits.
 pub(super) const ROUND_TO_INTEGER: f32 = 12_582_912.0;
+
+/// Adding it to a number far below it rounds that number to a multiple of `2^-fraction_bits`, which sits in the low mantissa
+/// bits.
+pub(super) const fn rounding(fraction_bits: u32) -> f32 {
+    ROUND_TO_INTEGER / (1 << fraction_bits) as f32
+}
+
+/// How far up the low bits of such a sum have to move for the integral part to be an exponent.
+pub(super) const fn to_exponent(fraction_bits: u32) -> u32 {
+    23 - fraction_bits
+}
+
+/// What makes a power of two of the low bits of such a sum once they have moved, added by their fraction `j / N`: the bits of
+/// `2^(j / N)`, without the `j` that stands there.
+pub(super) const fn fractional_powers<const N: usize>() -> [u32; N] {
+    const ROOTS: usize = 32;
+    /// `2^(1 / ROOTS)`
+    const ROOT: f64 = 1.021_897_148_654_116_7;
+    let mut table = [0; N];
+    let mut power = 1.0;
+    let mut i = 0;
+    while i < ROOTS {
+        if i.is_multiple_of(ROOTS / N) {
+            let j = i * N / ROOTS;
+            let moved = (j as u32) << to_exponent(N.trailing_zeros());
+            table[j] = (power as f32).to_bits() - moved;
+        }
+        power *= ROOT;
+        i += 1;
+    }
+    table
+}

@@ -2,7 +2,7 @@
 
 use super::{LARGEST_EXPONENT, LEAST_EXPONENT, exp2};
 use crate::simd::map::{Map, MapInPlace};
-use crate::simd::vector::Vector;
+use crate::simd::vector::{Vector, fractional_powers, to_exponent};
 use crate::simd::{Simd, Unary};
 
 /// What to check one function against.
@@ -201,5 +201,13 @@ fn powers_of_two_and_where_they_end() {
         assert_eq!(ends[..2], [0.0, f32::INFINITY]);
         assert!(ends[2].is_nan());
         assert_eq!(ends[3], 1.0);
+    }
+}
+
+#[test]
+fn tables_hold_the_nearest_powers() {
+    for (j, moved) in fractional_powers::<32>().into_iter().enumerate() {
+        let power = f32::from_bits(moved + ((j as u32) << to_exponent(5)));
+        assert_eq!(power, (j as f64 / 32.0).exp2() as f32, "{j}");
     }
 }
