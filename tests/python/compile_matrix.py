@@ -134,7 +134,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tilecast-matrix-") as folder, \
             concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         modules = [os.path.join(folder, f"{i}.mlir") for i in range(len(cells))]
-        emitted = [emit(options, cell, module) for cell, module in zip(cells, modules)]
+        emitted = list(pool.map(lambda cell, module: emit(options, cell, module), cells, modules))
         # The longest first, so that no job is left alone with one of them; the lines come in the order of the cells.
         order = sorted(range(len(cells)), key=lambda i: -effort(cells[i], emitted[i][0]))
         outcomes = {i: pool.submit(compile_cell, options, cells[i], modules[i], *emitted[i]) for i in order}
