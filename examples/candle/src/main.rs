@@ -6,21 +6,20 @@
 //! cargo run --release --manifest-path examples/candle/Cargo.toml
 //! ```
 
-use std::collections::HashMap;
+#[path = "../../training/memory.rs"]
+mod memory;
+#[path = "../../training/words.rs"]
+mod words;
+
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
 use tilecast_candle::linear_cross_entropy;
+use words::Words;
 
-/// Real text, a few thousand different words.
-const TEXT: &str = concat!(
-    include_str!("../../../README.md"),
-    include_str!("../../../DESIGN.md"),
-    include_str!("../../../docs/cost-model.md"),
-    include_str!("../../../docs/validation.md"),
-);
 /// Words from which the next one is predicted.
 const CONTEXT: usize = 3;
 const EMBEDDING: usize = 32;
@@ -40,8 +39,19 @@ fn of_candle(x: &Tensor, head: &Tensor, labels: &Tensor) -> candle_core::Result<
     candle_nn::loss::cross_entropy(&logits, labels)
 }
 
+/// What is measured.
+const CASES: [(DType, &str, Loss); 4] = [
+    (DType::F32, "fused", fused),
+    (DType::F32, "candle", of_candle),
+    (DType::BF16, "fused", fused),
+    (DType::BF16, "candle", of_candle),
+];
+
 fn main() -> Result<()> {
-    let words = Words::of(TEXT);
+    if let Some(case) = std::env::args().nth(1) {
+        return measure(&case);
+    }
+    let words = Words::new();
     println!(
         "{} words, {} of them different",
         words.ids.len(),
@@ -61,52 +71,41 @@ fn main() -> Result<()> {
         "both must learn the same"
     );
     println!("\none forward and backward, B=1024 H=512 V=32768");
-    for dtype in [DType::F32, DType::BF16] {
-        for (name, loss) in [("fused", fused as Loss), ("candle", of_candle)] {
-            let (seconds, bytes) = step(dtype, loss)?;
-            let mib = bytes.map_or("unknown".into(), |bytes| {
-                format!("{:.0}", bytes as f64 / (1 << 20) as f64)
-            });
-            println!(
-                "{dtype:?} {name:6}: {:6.0} ms, {mib} MiB beyond inputs and gradients",
-                1e3 * seconds
-            );
-        }
+    // A process for each: what one leaves to the allocator would not be new memory in the next.
+    for case in 0..CASES.len() {
+        let status = Command::new(std::env::current_exe()?)
+            .arg(case.to_string())
+            .status()?;
+        ensure!(status.success(), "case {case}: {status}");
     }
     Ok(())
 }
 
-/// A text as numbers.
-struct Words {
-    ids: Vec<u32>,
-    different: usize,
+/// Prints what a forward and a backward pass take in one of the [`CASES`].
+fn measure(case: &str) -> Result<()> {
+    let known = case.parse().ok().and_then(|case: usize| CASES.get(case));
+    let &(dtype, name, loss) = known.with_context(|| {
+        format!(
+            "there is no case {case}: 0 to {} are known",
+            CASES.len() - 1
+        )
+    })?;
+    let (seconds, bytes) = step(dtype, loss)?;
+    let mib = bytes.map_or("unknown".into(), |bytes| {
+        format!("{:.0}", bytes as f64 / (1 << 20) as f64)
+    });
+    println!(
+        "{dtype:?} {name:6}: {:6.0} ms, {mib} MiB beyond inputs and gradients",
+        1e3 * seconds
+    );
+    Ok(())
 }
 
-impl Words {
-    fn of(text: &str) -> Self {
-        let mut known = HashMap::new();
-        let mut ids = Vec::new();
-        for word in text.split_whitespace() {
-            let next = known.len() as u32;
-            ids.push(*known.entry(word).or_insert(next));
-        }
-        Self {
-            ids,
-            different: known.len(),
-        }
-    }
-
-    /// Contexts `[B, CONTEXT]` and the words that follow them, from different places at each step.
-    fn batch(&self, step: usize) -> candle_core::Result<(Tensor, Tensor)> {
-        let starts = (0..BATCH).map(|i| (step * BATCH + i) * 7919 % (self.ids.len() - CONTEXT));
-        let (mut contexts, mut labels): (Vec<u32>, Vec<u32>) = Default::default();
-        for start in starts {
-            contexts.extend(&self.ids[start..start + CONTEXT]);
-            labels.push(self.ids[start + CONTEXT]);
-        }
-        let contexts = Tensor::from_vec(contexts, (BATCH, CONTEXT), &Device::Cpu)?;
-        Ok((contexts, Tensor::from_vec(labels, BATCH, &Device::Cpu)?))
-    }
+/// Contexts `[B, CONTEXT]` and the words that follow them.
+fn batch(words: &Words, step: usize) -> candle_core::Result<(Tensor, Tensor)> {
+    let (contexts, labels) = words.batch(step, BATCH, CONTEXT);
+    let contexts = Tensor::from_vec(contexts, (BATCH, CONTEXT), &Device::Cpu)?;
+    Ok((contexts, Tensor::from_vec(labels, BATCH, &Device::Cpu)?))
 }
 
 /// Embeddings of the context, one hidden layer, and the head.
@@ -165,7 +164,7 @@ fn train(words: &Words, start: &Model, loss: Loss) -> Result<(f32, f32)> {
     let mut first = None;
     let mut last = 0.0;
     for step in 0..STEPS {
-        let (contexts, labels) = words.batch(step)?;
+        let (contexts, labels) = batch(words, step)?;
         let value = loss(&model.hidden(&contexts)?, &model.head, &labels)?;
         optimizer.backward_step(&value)?;
         last = value.to_scalar()?;
@@ -176,7 +175,7 @@ fn train(words: &Words, start: &Model, loss: Loss) -> Result<(f32, f32)> {
 
 /// Both losses, and their gradients of hidden states and head.
 fn check_gradients(words: &Words) -> Result<()> {
-    let (_, labels) = words.batch(0)?;
+    let (_, labels) = batch(words, 0)?;
     let x = Var::from_tensor(&Tensor::randn(0.0_f32, 1.0, (BATCH, HIDDEN), &Device::Cpu)?)?;
     let head = Var::from_tensor(&Tensor::randn(
         0.0_f32,
@@ -204,7 +203,8 @@ fn check_gradients(words: &Words) -> Result<()> {
     Ok(())
 }
 
-/// Seconds (the median of five), and bytes of memory at the peak, of one forward and backward pass.
+/// Seconds (the median of five), and bytes of memory at the peak (the most of five), of one forward and
+/// backward pass.
 fn step(dtype: DType, loss: Loss) -> Result<(f64, Option<u64>)> {
     let (tokens, hidden, vocab) = (1024, 512, 32768);
     let random = |shape| Tensor::randn(0.0_f32, 0.05, shape, &Device::Cpu)?.to_dtype(dtype);
@@ -219,36 +219,12 @@ fn step(dtype: DType, loss: Loss) -> Result<(f64, Option<u64>)> {
         let gradients = loss(&x, &head, &labels)?.backward()?;
         seconds.push(start.elapsed().as_secs_f64());
         let outputs = (x.elem_count() + head.elem_count()) * dtype.size_in_bytes();
-        bytes = before
+        let more = before
             .zip(memory::peak())
             .map(|(before, peak)| peak.saturating_sub(before + outputs as u64));
+        bytes = bytes.max(more);
         drop(gradients);
     }
     seconds.sort_by(f64::total_cmp);
     Ok((seconds[2], bytes))
-}
-
-/// Resident memory of this process, as Linux counts it.
-mod memory {
-    /// Lets the peak start anew, and returns what is resident now, bytes.
-    pub fn reset() -> Option<u64> {
-        std::fs::write("/proc/self/clear_refs", "5").ok()?;
-        field("VmRSS:")
-    }
-
-    /// The peak since then, bytes.
-    pub fn peak() -> Option<u64> {
-        field("VmHWM:")
-    }
-
-    fn field(name: &str) -> Option<u64> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim()
-            .strip_suffix("kB")?
-            .trim()
-            .parse::<u64>()
-            .ok()
-            .map(|kib| kib << 10)
-    }
 }
