@@ -5,7 +5,7 @@
 //! schedule depends on scalars and bounds only through the outcomes of conditions, so it is made once for
 //! equal outcomes.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use tilecast_core::target::Target;
 use tilecast_tpu::mosaic::Module;
@@ -36,16 +36,17 @@ pub(crate) struct Prepared {
 struct Text {
     module: Module,
     signature: Signature,
-    code: Code,
+    /// Read when a schedule is asked for, which takes longer than all else: windows that do not fit need none.
+    code: OnceCell<Code>,
 }
 
 impl Text {
     fn read(module: Module) -> Result<Self, JudgeError> {
         let signature = Signature::read(&module)?;
         Ok(Self {
-            code: Code::of(&module, &signature),
             module,
             signature,
+            code: OnceCell::new(),
         })
     }
 
@@ -56,7 +57,8 @@ impl Text {
         machine: &Machine,
         memo: &Memo,
     ) -> Result<KernelSchedule, ScheduleError> {
-        let kernel = (&self.module, &self.signature, &self.code);
+        let code = || Code::of(&self.module, &self.signature);
+        let kernel = (&self.module, &self.signature, self.code.get_or_init(code));
         schedule_grid(kernel, grid, scalars, machine, memo)
     }
 }

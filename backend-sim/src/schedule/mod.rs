@@ -17,7 +17,8 @@ mod vector;
 mod walk;
 
 use thiserror::Error;
-use tilecast_tpu::mosaic::{Module, TypeKind};
+use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
+use tilecast_tpu::mosaic::{Module, TypeKind, Value};
 
 use crate::grid::{Grid, Scalars};
 use crate::signature::Signature;
@@ -239,10 +240,13 @@ impl Code {
     }
 }
 
-/// Arguments that are scratch in VMEM.
+/// Arguments that are scratch in VMEM. Nothing would be dropped with a semaphore, which no operation loads.
 fn scratch(module: &Module, signature: &Signature) -> Vec<usize> {
-    (signature.scratch.iter())
-        .filter(|&&value| matches!(module.value_kind(value), TypeKind::Memref { .. }))
-        .map(|value| value.index())
-        .collect()
+    let is_vmem = |value: &Value| {
+        let space = memory_space(module, module.value_type(*value));
+        matches!(module.value_kind(*value), TypeKind::Memref { .. })
+            && matches!(space, None | Some(MemorySpace::Vmem))
+    };
+    let scratch = signature.scratch.iter().filter(|value| is_vmem(value));
+    scratch.map(|value| value.index()).collect()
 }
