@@ -3,10 +3,11 @@
 //! The steps of a kernel share most of their blocks, and so do the kernels of a search: the sub-tiles of other row blocks, other
 //! chunks, the passes with another strategy. What a block takes depends on its operations, on where in memory they
 //! load and store, and on nothing else of the kernel, as long as none of its vectors leaves it. Blocks of
-//! which that is so are found by a hash of all of that.
+//! which that is so are found by a hash of all of that. Memories are told apart in it by the order in which a block
+//! comes to them, for another kernel numbers them otherwise: logits are computed alike by all that have them.
 
 use std::cell::RefCell;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -15,6 +16,7 @@ use tilecast_tpu::mosaic::{
 };
 
 use super::Region;
+use super::digest::Digest;
 use super::usage::Usage;
 
 /// Blocks that were scheduled on one machine.
@@ -28,7 +30,7 @@ pub(crate) struct Memo {
 pub(super) struct Solved {
     /// Its schedule; `None` if it takes no cycles.
     pub(super) region: Option<Region>,
-    /// The memories that it reads.
+    /// The memories that it reads, by their place among those that it loads and stores.
     pub(super) reads: Vec<usize>,
 }
 
@@ -55,6 +57,9 @@ pub(crate) struct Runs {
 pub(super) struct Run {
     /// Its operations, in the block of the module that they are in.
     pub(super) ops: Range<usize>,
+    /// Those of them that compute more than registers from registers: scalars, constants, places in memory, and what they load
+    /// and store.
+    pub(super) placed: Vec<Op>,
     /// What does not depend on the grid step.
     pub(super) hash: u64,
     /// Whether the operations, and where they load and store, say all.
@@ -127,7 +132,7 @@ impl Finder<'_> {
         }
         let first = ops[range.start];
         let number = self.runs.runs.len();
-        let mut hash = DefaultHasher::new();
+        let mut hash = Digest::default();
         let mut closed = true;
         let locals = ops[range.clone()]
             .iter()
@@ -136,9 +141,11 @@ impl Finder<'_> {
         let mut others: Vec<Value> = Vec::new();
         self.runs.runs.push(Run {
             ops: range.clone(),
+            placed: Vec::new(),
             hash: 0,
             closed: false,
         });
+        let mut placed = Vec::new();
         for &op in &ops[range] {
             self.of[op.index()] = number;
             closed &= self.module.regions(op).is_empty() && is_local(self.module.op_name(op));
@@ -149,9 +156,13 @@ impl Finder<'_> {
                 });
             }
             closed &= self.uses(op, number);
+            if is_placed(self.module, op) {
+                placed.push(op);
+            }
             self.describe(op, locals, &mut others, &mut hash);
         }
         let run = &mut self.runs.runs[number];
+        run.placed = placed;
         run.hash = hash.finish();
         run.closed = closed;
         self.runs.starts.insert(first, number);
@@ -229,7 +240,7 @@ impl Finder<'_> {
         if let Some(&known) = self.attributes.get(&attribute) {
             return known;
         }
-        let mut hash = DefaultHasher::new();
+        let mut hash = Digest::default();
         match self.module.attribute_kind(attribute) {
             AttributeKind::Integer { value, .. } => value.hash(&mut hash),
             AttributeKind::Float { bits, .. } => bits.hash(&mut hash),
@@ -258,6 +269,15 @@ impl Finder<'_> {
 /// Whether a value is made of registers.
 pub(super) fn is_vector(module: &Module, value: Value) -> bool {
     matches!(module.value_kind(value), TypeKind::Vector { .. })
+}
+
+/// Whether an operation is more than registers computed from registers.
+fn is_placed(module: &Module, op: Op) -> bool {
+    let is_constant = || module.op_name(op) == "arith.constant";
+    let is_memory = |&value: &Value| matches!(module.value_kind(value), TypeKind::Memref { .. });
+    let result = module.results(op).first();
+    result.is_some_and(|&value| !is_vector(module, value) || is_constant())
+        || module.operands(op).iter().any(is_memory)
 }
 
 /// Whether an operation has no effect but on registers and the memories that it loads and stores.
@@ -298,8 +318,9 @@ mod tests {
                     cores: 1,
                     rows_per_sub_tile: 128,
                 };
-                let program = problem.backward(&schedule).unwrap();
-                for (launch, _) in program.launches() {
+                let forward = problem.forward(&schedule).unwrap();
+                let backward = problem.backward(&schedule).unwrap();
+                for (launch, _) in forward.launches().iter().chain(&backward.launches()) {
                     let module = lower(&launch.kernel, F32Products::default()).unwrap();
                     let signature = Signature::read(&module).unwrap();
                     let scalars = Scalars::default();

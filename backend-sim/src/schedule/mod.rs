@@ -7,6 +7,7 @@
 
 mod account;
 mod block;
+mod digest;
 mod memo;
 #[cfg(test)]
 mod tests;

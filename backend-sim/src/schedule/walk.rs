@@ -25,6 +25,7 @@ mod operations;
 mod repeats;
 mod scalars;
 
+use known::Remembered;
 use repeats::Repeats;
 
 /// What a value is known to be.
@@ -74,8 +75,8 @@ pub(super) struct Walk<'m> {
     repeats: Repeats<'m>,
     runs: &'m Runs,
     memo: &'m Memo,
-    /// The hash under which the block is to be remembered, and the memories it read so far.
-    remembered: Option<(u64, Vec<usize>)>,
+    /// How the block is to be remembered, if it is.
+    remembered: Option<Remembered>,
     /// Memories that are only read where they were written in the same block.
     forwarded: &'m [bool],
     /// For each memory, whether it was read from VMEM in any of the steps.
@@ -168,7 +169,7 @@ impl<'m> Walk<'m> {
         let mut next = 0;
         while let Some(&op) = ops.get(next) {
             if let Some(run) = self.runs.starting_with(op)
-                && self.remember(run, &ops[run.ops.clone()])
+                && self.remember(run)
             {
                 next = run.ops.end;
                 continue;

@@ -1,36 +1,52 @@
 //! Blocks that were scheduled before are not scheduled again.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use tilecast_tpu::mosaic::Op;
 
 use super::super::Region;
+use super::super::digest::Digest;
 use super::super::memo::{Run, Solved, is_vector};
 use super::{Known, Walk};
+
+/// A block that is being scheduled and will be remembered.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    key: u64,
+    /// The memories that it loads and stores, in the order in which it comes to them. The key has their places in this list:
+    /// kernels have other numbers for memories with which they do the same.
+    roots: Vec<usize>,
+    /// Those that it read so far, by their place in the list.
+    reads: Vec<usize>,
+}
 
 impl Walk<'_> {
     /// Takes the schedule of `run` from one that was made before; false if there is none, and it is to
     /// be made, and remembered.
-    pub(super) fn remember(&mut self, run: &Run, ops: &[Op]) -> bool {
-        let mut hash = DefaultHasher::new();
+    pub(super) fn remember(&mut self, run: &Run) -> bool {
+        let mut hash = Digest::default();
+        let mut roots = Vec::new();
         run.hash.hash(&mut hash);
-        for &op in ops {
+        for &op in &run.placed {
             self.without_registers(op);
-            self.places(op, &mut hash);
+            self.places(op, &mut roots, &mut hash);
         }
         let key = hash.finish();
         let Some(Solved { region, reads }) = self.memo.get(key) else {
-            self.remembered = Some((key, Vec::new()));
+            let reads = Vec::new();
+            self.remembered = Some(Remembered { key, roots, reads });
             return false;
         };
-        reads.into_iter().for_each(|root| self.read[root] = true);
+        reads
+            .into_iter()
+            .for_each(|place| self.read[roots[place]] = true);
         self.done.regions.extend(region);
         true
     }
 
     /// Keeps the schedule of a block.
-    pub(super) fn solved(&self, remembered: Option<(u64, Vec<usize>)>, region: Option<Region>) {
-        if let Some((key, reads)) = remembered {
+    pub(super) fn solved(&self, remembered: Option<Remembered>, region: Option<Region>) {
+        if let Some(Remembered { key, reads, .. }) = remembered {
             self.memo.insert(key, Solved { region, reads });
         }
     }
@@ -38,8 +54,8 @@ impl Walk<'_> {
     /// A memory is read.
     pub(super) fn reads(&mut self, root: usize) {
         self.read[root] = true;
-        if let Some((_, reads)) = &mut self.remembered {
-            reads.push(root);
+        if let Some(Remembered { roots, reads, .. }) = &mut self.remembered {
+            reads.extend(roots.iter().position(|&known| known == root));
         }
     }
 
@@ -58,7 +74,7 @@ impl Walk<'_> {
     }
 
     /// Where an operation loads or stores.
-    fn places(&self, op: Op, to: &mut impl Hasher) {
+    fn places(&self, op: Op, roots: &mut Vec<usize>, to: &mut impl Hasher) {
         let operands = self.module.operands(op);
         let is_memory = |value: &_| self.module.value_kind(*value).shape().is_some();
         if !operands
@@ -70,7 +86,12 @@ impl Walk<'_> {
         for value in operands {
             match &self.known[value.index()] {
                 Known::Memory(view) => {
-                    (view.root, view.vmem, &view.start, &view.kept).hash(to);
+                    let place = roots.iter().position(|&root| root == view.root);
+                    let place = place.unwrap_or_else(|| {
+                        roots.push(view.root);
+                        roots.len() - 1
+                    });
+                    (place, view.vmem, &view.start, &view.kept).hash(to);
                     self.forwarded[view.root].hash(to);
                 }
                 Known::Scalar(number) => number.hash(to),
