@@ -17,6 +17,11 @@ struct Entry {
 }
 
 impl Account {
+    /// Forgets all groups.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// A group of registers written at `born`.
     pub(crate) fn born(&mut self, registers: f64, born: f64) -> u32 {
         self.push(registers, born, false)

@@ -58,12 +58,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// An empty block after this one, which gives its memory away.
-    pub(crate) fn next(&mut self) -> Self {
-        let mut next = Self::new(self.machine, self.number + 1);
-        std::mem::swap(&mut next.timeline, &mut self.timeline);
-        next.timeline.clear();
-        next
+    /// Goes on to an empty block after this one, in the same memory.
+    pub(crate) fn next(&mut self) {
+        self.timeline.clear();
+        self.account.clear();
+        self.results.clear();
+        self.number += 1;
     }
 
     /// When a part of a value is there; what is still in memory is loaded now, and what other blocks

@@ -14,6 +14,9 @@ const BUCKET: f64 = 4.0;
 /// Most buckets. Where a block is longer, pairs of them become one.
 const BUCKETS: usize = 1024;
 
+/// Buckets that are made together.
+const AT_ONCE: usize = 32;
+
 /// Slots taken in a block.
 #[derive(Debug)]
 pub(crate) struct Timeline {
@@ -43,18 +46,19 @@ struct Bucket {
 }
 
 impl Row {
-    /// Makes buckets up to the one after `bucket`.
+    /// Makes buckets up to the one after `bucket` at least.
     fn extend(&mut self, bucket: usize) {
         let left = self.capacity as f32;
         let fresh = |next| Bucket { left, next };
-        let missing = self.buckets.len() as u32..bucket as u32 + 2;
+        let end = (bucket + 2).next_multiple_of(AT_ONCE);
+        let missing = self.buckets.len() as u32..end as u32;
         self.buckets.extend(missing.map(fresh));
     }
 
     /// Makes one bucket of two.
     fn coarsen(&mut self) {
         if self.buckets.len() % 2 == 1 {
-            self.extend(self.buckets.len() - 1);
+            self.extend(self.buckets.len());
         }
         self.capacity *= 2.0;
         let pairs = self.buckets.len() / 2;

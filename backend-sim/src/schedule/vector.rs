@@ -17,7 +17,7 @@ pub(crate) const GROUPS: usize = 8;
 pub(crate) struct Extent {
     /// Registers.
     pub(crate) registers: usize,
-    /// Registers of a group; the last may have fewer.
+    /// Registers of a group, a power of two; the last may have fewer.
     pub(crate) step: usize,
 }
 
@@ -37,9 +37,14 @@ impl Extent {
         }
     }
 
+    /// The group that a register is in. Schedules ask for little else, and a division takes long.
+    fn group_of(self, register: usize) -> usize {
+        register >> self.step.trailing_zeros()
+    }
+
     /// Number of groups.
     pub(crate) fn groups(self) -> usize {
-        self.registers.div_ceil(self.step)
+        self.group_of(self.registers - 1) + 1
     }
 
     /// Registers of a group.
@@ -53,7 +58,7 @@ impl Extent {
             return 0..1;
         }
         let last = self.groups() - 1;
-        (from / self.step).min(last)..((to.max(from + 1) - 1) / self.step).min(last) + 1
+        self.group_of(from).min(last)..self.group_of(to.max(from + 1) - 1).min(last) + 1
     }
 }
 
@@ -161,16 +166,14 @@ impl Vector {
     /// Its groups: number, first row, rows, first column, columns.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Group> + use<> {
         let (rows, columns) = (self.rows, self.columns);
-        (0..rows.groups() * columns.groups()).map(move |index| {
-            let (r, c) = (index / columns.groups(), index % columns.groups());
-            Group {
-                index,
-                row: r * rows.step,
-                rows: rows.size(r),
-                column: c * columns.step,
-                columns: columns.size(c),
-            }
-        })
+        let group = move |r, c| Group {
+            index: r * columns.groups() + c,
+            row: r * rows.step,
+            rows: rows.size(r),
+            column: c * columns.step,
+            columns: columns.size(c),
+        };
+        (0..rows.groups()).flat_map(move |r| (0..columns.groups()).map(move |c| group(r, c)))
     }
 }
 

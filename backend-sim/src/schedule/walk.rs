@@ -214,7 +214,7 @@ impl<'m> Walk<'m> {
 
     fn end_block(&mut self) {
         let region = self.region();
-        self.block = self.block.next();
+        self.block.next();
         self.stored.clear();
         self.repeats.clear();
         let remembered = self.remembered.take();

@@ -140,6 +140,20 @@ impl Block<'_> {
             Some(i) => self.account.dead(&self.results[i]),
             None => 0.0,
         };
+        // Everything of the left operand was loaded, so the same rows are there for all columns.
+        let streams: Vec<Rows> = (0..out.rows.groups())
+            .map(|r| {
+                let first = r * out.rows.step;
+                let scale = |row: usize| row * lhs.rows.registers / out.rows.registers;
+                let from = scale(first);
+                let rows = [from, scale(first + out.rows.size(r)).max(from + 1)];
+                Rows {
+                    rows,
+                    there: self.ready(lhs, rows, [0, 1]),
+                    whole: self.ready(lhs, rows, [0, lhs.columns.registers]),
+                }
+            })
+            .collect();
         let column_groups = out.columns.groups();
         for c in 0..column_groups {
             let first = c * out.columns.step;
@@ -175,28 +189,16 @@ impl Block<'_> {
             }
             let mut began = f64::INFINITY;
             let mut ended = 0.0_f64;
-            for r in 0..out.rows.groups() {
+            for (r, &Rows { rows, there, whole }) in streams.iter().enumerate() {
                 let index = r * column_groups + c;
-                let group = Group {
-                    index,
-                    row: r * out.rows.step,
-                    rows: out.rows.size(r),
-                    column: first,
-                    columns: size,
-                };
-                let part = group.rows as f64 / out.rows.registers as f64;
-                let [from, to] = group
-                    .row_range()
-                    .map(|row| row * lhs.rows.registers / out.rows.registers);
-                let rows = [from, to.max(from + 1)];
-                let there = self.ready(lhs, rows, [0, 1]);
-                let whole = self.ready(lhs, rows, [0, lhs.columns.registers]);
+                let height = out.rows.size(r);
+                let part = height as f64 / out.rows.registers as f64;
                 let rows_streamed = blocks * stream * part;
                 let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
                 let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
                 span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
                 let arrives = span.end + machine.matmul_latency;
-                let n = group.registers();
+                let n = (height * size) as f64;
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
                 let first_pop =
                     (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
@@ -307,13 +309,17 @@ impl Block<'_> {
         if operand.value.loads.is_none() && !exact {
             return;
         }
-        let value = operand.value.clone();
-        let along = if operand.contracts_rows {
+        let Operand {
+            value,
+            contracts_rows,
+            split,
+        } = operand;
+        let along = if *contracts_rows {
             value.rows
         } else {
             value.columns
         };
-        let across = if operand.contracts_rows {
+        let across = if *contracts_rows {
             value.columns
         } else {
             value.rows
@@ -324,11 +330,7 @@ impl Block<'_> {
                 if !(from..to).contains(&(b * across.step)) {
                     continue;
                 }
-                let (r, c) = if operand.contracts_rows {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+                let (r, c) = if *contracts_rows { (a, b) } else { (b, a) };
                 let index = r * value.columns.groups() + c;
                 let group = Group {
                     index,
@@ -337,12 +339,12 @@ impl Block<'_> {
                     column: c * value.columns.step,
                     columns: value.columns.size(c),
                 };
-                let ready = self.ready(&value, group.row_range(), group.column_range());
-                if exact && operand.split[index] == 0.0 {
+                let ready = self.ready(value, group.row_range(), group.column_range());
+                if exact && split[index] == 0.0 {
                     let valu = group.registers() * SPLIT;
                     let span = self.timeline.take(Unit::Valu, ready, valu);
-                    self.used(&value, &group, span);
-                    operand.split[index] = span.end + self.machine.valu_latency;
+                    self.used(value, &group, span);
+                    split[index] = span.end + self.machine.valu_latency;
                 }
             }
         }
@@ -360,6 +362,15 @@ const EXACT_PARTS: f64 = 3.0;
 
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;
+
+/// Rows of registers of the left operand that enter the matrix units together.
+struct Rows {
+    /// First, and behind the last.
+    rows: [usize; 2],
+    /// When their first columns are there, and all of them.
+    there: f64,
+    whole: f64,
+}
 
 /// An operand on its way to the matrix units.
 struct Operand {

@@ -1,5 +1,7 @@
 //! [`Repeats`]: operations that compute again what their block has computed, which the compiler drops.
 
+use std::hash::{Hash, Hasher};
+
 use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{self as ir, Attribute, AttributeName, Op, Type};
 
@@ -15,13 +17,20 @@ pub(super) struct Repeats<'m> {
     writes: u32,
 }
 
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 struct Key<'m> {
     name: &'m str,
     operands: Vec<Operand>,
     attributes: &'m [(AttributeName, Attribute)],
     result: Type,
     writes: u32,
+}
+
+/// Few operations have operands and type in common but not the name, and text takes long to hash.
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.operands, self.result, self.writes).hash(state);
+    }
 }
 
 #[derive(PartialEq, Eq, Hash, Debug)]
