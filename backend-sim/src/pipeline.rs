@@ -334,22 +334,7 @@ impl<'a> Pipeline<'a> {
         let start = issue.max(state.fetched);
         log.note(Lane::Wait, &"wait", number, issue, start);
         next.core = start + (cost.cycles - head);
-        let mut at = start;
-        for (region, busy) in cost.regions.iter().enumerate() {
-            let end = at + busy.cycles;
-            log.note(
-                Lane::Compute,
-                &format_args!("block {region}"),
-                number,
-                at,
-                end,
-            );
-            for (unit, cycles) in Unit::ALL.into_iter().zip(busy.units) {
-                let name = format_args!("block {region}");
-                log.note(Lane::Unit(unit), &name, number, at, (at + cycles).min(end));
-            }
-            at = end;
-        }
+        log.note_regions(&cost.regions, number, start);
         let mut own = start;
         for transfer in &cost.transfers {
             let bytes = transfer.bytes * transfer.times;
@@ -497,6 +482,23 @@ struct Log(Option<Vec<Interval>>);
 impl Log {
     const fn none() -> Self {
         Self(None)
+    }
+
+    /// The blocks of a body, one after the other from `start` on, and the units in them.
+    fn note_regions(&mut self, regions: &[Busy], step: u64, start: f64) {
+        if self.0.is_none() {
+            return;
+        }
+        let mut at = start;
+        for (region, busy) in regions.iter().enumerate() {
+            let end = at + busy.cycles;
+            let name = format_args!("block {region}");
+            self.note(Lane::Compute, &name, step, at, end);
+            for (unit, cycles) in Unit::ALL.into_iter().zip(busy.units) {
+                self.note(Lane::Unit(unit), &name, step, at, (at + cycles).min(end));
+            }
+            at = end;
+        }
     }
 
     fn note(&mut self, lane: Lane, name: &dyn Display, step: u64, start: f64, end: f64) {

@@ -187,7 +187,8 @@ impl<'a> Evaluator<'a> {
         if let Code::Scalar(scalar) = code {
             return self.scalar(scalar, operands);
         }
-        let operand = |i: usize| operands.get(i).map_or(Number::Data, |&v| self.values[v]);
+        let data = Number::Data;
+        let operand = |i: usize| operands.get(i).map_or(&data, |&v| &self.values[v]);
         let (a, b, c) = (operand(0), operand(1), operand(2));
         let zero = Number::Form(Form::constant(0));
         let mut context = Context {
@@ -196,27 +197,27 @@ impl<'a> Evaluator<'a> {
         };
         match code {
             Code::Constant(value) => Number::Form(Form::constant(value)),
-            Code::Add => context.add(&a, &b, 1),
-            Code::Subtract => context.add(&a, &b, -1),
-            Code::Multiply => context.multiply(&a, &b),
-            Code::Quotient(rounding) => context.divide(&a, &b, rounding).0,
-            Code::Remainder(rounding) => context.divide(&a, &b, rounding).1,
+            Code::Add => context.add(a, b, 1),
+            Code::Subtract => context.add(a, b, -1),
+            Code::Multiply => context.multiply(a, b),
+            Code::Quotient(rounding) => context.divide(a, b, rounding).0,
+            Code::Remainder(rounding) => context.divide(a, b, rounding).1,
             Code::Maximum | Code::Minimum => {
                 use super::form::Comparison::{GreaterEqual, LessEqual};
                 let maximum = code == Code::Maximum;
                 let order = if maximum { GreaterEqual } else { LessEqual };
-                let first = context.compare(order, &a, &b);
-                context.select(&first, &a, &b)
+                let first = context.compare(order, a, b);
+                context.select(&first, a, b)
             }
-            Code::And if a == zero || b == zero => zero,
-            Code::And => context.bits(&a, &b, |a, b| a & b),
-            Code::Or => context.bits(&a, &b, |a, b| a | b),
-            Code::Exclusive => context.bits(&a, &b, |a, b| a ^ b),
-            Code::ShiftLeft => context.bits(&a, &b, |a, b| a.wrapping_shl(b as u32)),
-            Code::ShiftRight => context.bits(&a, &b, |a, b| a.wrapping_shr(b as u32)),
-            Code::Compare(comparison) => context.compare(comparison, &a, &b),
-            Code::Select => context.select(&a, &b, &c),
-            Code::Same => a,
+            Code::And if *a == zero || *b == zero => zero,
+            Code::And => context.bits(a, b, |a, b| a & b),
+            Code::Or => context.bits(a, b, |a, b| a | b),
+            Code::Exclusive => context.bits(a, b, |a, b| a ^ b),
+            Code::ShiftLeft => context.bits(a, b, |a, b| a.wrapping_shl(b as u32)),
+            Code::ShiftRight => context.bits(a, b, |a, b| a.wrapping_shr(b as u32)),
+            Code::Compare(comparison) => context.compare(comparison, a, b),
+            Code::Select => context.select(a, b, c),
+            Code::Same => *a,
             Code::Scalar(_) | Code::Data => Number::Data,
         }
     }

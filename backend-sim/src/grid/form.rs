@@ -144,8 +144,11 @@ impl Form {
 
     pub(super) fn bounds(&self, extent: &Extent) -> (i64, i64) {
         let (mut low, mut high) = (self.constant, self.constant);
-        for axis in 0..AXES {
-            let c = self.coefficients[axis];
+        for (axis, &c) in self.coefficients.iter().enumerate() {
+            // Most forms are of an axis or two.
+            if c == 0 {
+                continue;
+            }
             let ends = [extent.first[axis], extent.last[axis]].map(|i| c.saturating_mul(i));
             low = low.saturating_add(ends[0].min(ends[1]));
             high = high.saturating_add(ends[0].max(ends[1]));

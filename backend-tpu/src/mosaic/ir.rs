@@ -15,6 +15,7 @@ use std::mem;
 
 use rustc_hash::FxHashMap as HashMap;
 
+use super::syntax;
 use super::types::{AttributeKind, TypeKind};
 
 macro_rules! handles {
@@ -120,6 +121,8 @@ pub struct Module {
     type_of: HashMap<TypeKind, Type>,
     attributes: Vec<AttributeKind>,
     attribute_of: HashMap<AttributeKind, Attribute>,
+    /// Attributes that were left out so far: most operations have one, and its text need not be made each time.
+    pub(super) defaults: Vec<(syntax::Default, Attribute)>,
     names: Vec<String>,
     name_of: HashMap<String, u32>,
     root: Op,
@@ -166,6 +169,7 @@ impl Module {
             type_of: HashMap::default(),
             attributes: Vec::new(),
             attribute_of: HashMap::default(),
+            defaults: Vec::new(),
             names: Vec::new(),
             name_of: HashMap::default(),
             root: Op(0),

@@ -51,7 +51,7 @@ pub(super) enum Results {
 }
 
 /// The value of an attribute that the text may leave out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Default {
     Bool(bool),
     I32(i64),
@@ -294,6 +294,10 @@ impl Syntax {
 
 /// The default of an attribute as an attribute of the module.
 pub(super) fn default_attribute(module: &mut Module, default: Default) -> Attribute {
+    let mut known = module.defaults.iter();
+    if let Some(&(_, attribute)) = known.find(|(known, _)| *known == default) {
+        return attribute;
+    }
     let kind = match default {
         Default::Bool(b) => AttributeKind::Bool(b),
         Default::I32(value) => {
@@ -308,7 +312,9 @@ pub(super) fn default_attribute(module: &mut Module, default: Default) -> Attrib
             body: Some(body.into()),
         },
     };
-    module.attribute(kind)
+    let attribute = module.attribute(kind);
+    module.defaults.push((default, attribute));
+    attribute
 }
 
 /// Adds the attributes with defaults that are missing.
