@@ -8,7 +8,7 @@ use tilecast_core::kernels::linear_ce::{
 };
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_cpu::array::{ArrayError, ArrayMut, ArrayRef, Data};
-use tilecast_cpu::simd::prefer_large_pages;
+use tilecast_cpu::simd::untouched;
 use tilecast_cpu::{Cpu, CpuError};
 
 use crate::logits::{or_filled, run_to_vectors};
@@ -177,16 +177,8 @@ pub enum Gradient {
 impl Gradient {
     pub(crate) fn zeros(dtype: DType, len: usize) -> Self {
         match dtype {
-            DType::Bf16 => {
-                let mut data = vec![bf16::ZERO; len];
-                prefer_large_pages(&mut data);
-                Self::Bf16(data)
-            }
-            _ => {
-                let mut data = vec![0.0; len];
-                prefer_large_pages(&mut data);
-                Self::F32(data)
-            }
+            DType::Bf16 => Self::Bf16(untouched(len)),
+            _ => Self::F32(untouched(len)),
         }
     }
 

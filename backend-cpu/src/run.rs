@@ -8,7 +8,7 @@ use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::buffers::Elements;
 use crate::evaluate::{Leaves, STRIP, evaluate};
 use crate::launch::launch;
-use crate::simd::prefer_large_pages;
+use crate::simd::untouched;
 use crate::storage::{Bound, share};
 use crate::{Cpu, CpuError};
 
@@ -73,17 +73,11 @@ pub(crate) fn run<K: Kernel + Sync>(
     steps(cpu, program.steps(), &mut arrays, 0)
 }
 
-/// Pages that nothing touches are never made resident.
 fn zeroed(dtype: DType, len: usize) -> Elements {
     match dtype {
-        DType::F32 => {
-            let mut data = vec![0.0; len];
-            // Blocks of a wide array have each row in another page.
-            prefer_large_pages(&mut data);
-            Elements::F32(data)
-        }
-        DType::Bf16 => Elements::Bf16(vec![bf16::ZERO; len]),
-        DType::I32 => Elements::I32(vec![0; len]),
+        DType::F32 => Elements::F32(untouched(len)),
+        DType::Bf16 => Elements::Bf16(untouched(len)),
+        DType::I32 => Elements::I32(untouched(len)),
     }
 }
 

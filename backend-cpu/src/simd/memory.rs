@@ -51,10 +51,18 @@ pub(super) fn fence() {
     }
 }
 
+/// So many zeros, of which none is written: the system makes pages resident as they are touched, large ones if it can, by
+/// the threads that touch them. A `vec![zero; len]` of a type that the compiler does not know to be zero writes them all.
+pub fn untouched<T: Zeroable>(len: usize) -> Vec<T> {
+    let mut memory = bytemuck::zeroed_vec(len);
+    prefer_large_pages(&mut memory);
+    memory
+}
+
 /// Asks the system to back memory that has not been touched with large pages: a new array of a gigabyte is otherwise a
 /// quarter of a million page faults, which take several times as long as filling it. A hint: small memory, and systems
 /// that know no such request, are left alone.
-pub fn prefer_large_pages<T>(memory: &mut [T]) {
+fn prefer_large_pages<T>(memory: &mut [T]) {
     /// A large page, and two, so that one lies inside.
     const LEAST_BYTES: usize = 2 * (2 << 20);
     if size_of_val(memory) < LEAST_BYTES {

@@ -39,7 +39,7 @@ cfg_if! {
 pub use map::Destination;
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
-pub use memory::prefer_large_pages;
+pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
 pub use pack::{Arithmetic, Values};
 pub(crate) use pack::{Extents, Pack, PanelFormat};
