@@ -159,69 +159,26 @@ pub struct StoredDelta {
 
 /// What is cut into chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cut {
+pub(super) enum Cut {
+    /// Rows, whose logits become delta in place.
     Rows,
+    /// Columns, whose logits, whole blocks of them, are in `dw`.
     Columns,
 }
 
 impl StoredDelta {
-    /// The kernel for a chunk of rows, in place. Operands: the vectors of the coefficients in the order in which they are
-    /// declared, then the logits and delta, one array.
+    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared, the logits,
+    /// and delta, which is the same array where rows are cut.
     ///
     /// # Errors
     /// The spec refuses the blocks.
-    pub(super) fn in_place(
+    pub(super) fn new(
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        chunks: Chunks,
-        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
-    ) -> Result<Self, HeadError> {
-        let windows = |spec: &mut SpecBuilder, rows, columns, _: BlockIndex| {
-            let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);
-            updated_array(spec, ["logits", "delta"], stored)
-        };
-        Self::new(name, head, blocks, chunks, Cut::Rows, coefficients, windows)
-    }
-
-    /// The kernel for a chunk of columns whose logits, whole blocks of them, are in `dw`. Operands: the vectors of the
-    /// coefficients in the order in which they are declared, `dw`, `delta`.
-    ///
-    /// # Errors
-    /// The spec refuses the blocks.
-    pub(super) fn from_dw(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        chunks: Chunks,
-        coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
-    ) -> Result<Self, HeadError> {
-        let windows = |spec: &mut SpecBuilder, rows, columns, column_block| {
-            let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
-            let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
-            let logits = spec.input_tile("logits", logits.masked());
-            [logits, spec.output_tile("delta", delta)]
-        };
-        Self::new(
-            name,
-            head,
-            blocks,
-            chunks,
-            Cut::Columns,
-            coefficients,
-            windows,
-        )
-    }
-
-    /// `windows` declares those of logits and delta, given the axes and the block of the dimension that is cut.
-    fn new(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        chunks: Chunks,
         cut: Cut,
+        chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
-        windows: impl FnOnce(&mut SpecBuilder, AxisId, AxisId, BlockIndex) -> [TileRef; 2],
     ) -> Result<Self, HeadError> {
         let mut spec = SpecBuilder::new(name);
         let [row_blocks, column_blocks] = match cut {
@@ -231,15 +188,24 @@ impl StoredDelta {
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let (cut_block, row_block) = match cut {
-            Cut::Rows => {
-                let block = BlockIndex::from(rows) + chunk.at(0);
-                (block.clone(), block)
-            }
-            Cut::Columns => (BlockIndex::from(columns) + chunk.at(0), rows.into()),
+        let row_block = match cut {
+            Cut::Rows => BlockIndex::from(rows) + chunk.at(0),
+            Cut::Columns => rows.into(),
         };
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
-        let [logits, delta] = windows(&mut spec, rows, columns, cut_block);
+        let [logits, delta] = match cut {
+            Cut::Rows => {
+                let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);
+                updated_array(&mut spec, ["logits", "delta"], stored)
+            }
+            Cut::Columns => {
+                let column_block = BlockIndex::from(columns) + chunk.at(0);
+                let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
+                let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+                let logits = spec.input_tile("logits", logits.masked());
+                [logits, spec.output_tile("delta", delta)]
+            }
+        };
         Ok(Self {
             spec: spec.build()?,
             head: *head,

@@ -34,6 +34,7 @@ use alloc::vec::Vec;
 
 use super::blocks::{Blocks, Cache, Chunks, check_sizes};
 use super::chunk::ChunkArray;
+use super::delta::Cut;
 use super::forward::Store;
 use super::program::Gradients;
 use super::streaming::Streaming;
@@ -230,7 +231,14 @@ where
         let pass = Streaming::declare(program, names, head, blocks, inputs, gradients, chunks);
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
         if stored.count > 0 {
-            let delta = StoredDelta::from_dw(names.delta, head, blocks, stored, coefficients)?;
+            let delta = StoredDelta::new(
+                names.delta,
+                head,
+                blocks,
+                Cut::Columns,
+                stored,
+                coefficients,
+            )?;
             let delta = HeadKernel::StoredDelta(Box::new(delta));
             let operands = vectors.iter().copied().chain([gradients.dw]).collect();
             pass.add(program, stored, delta, operands)?;
@@ -271,7 +279,14 @@ where
             Some(Store::Rows(chunks)),
             self.ending,
         )?;
-        let delta = StoredDelta::in_place(names.delta, head, blocks, chunks, self.coefficients)?;
+        let delta = StoredDelta::new(
+            names.delta,
+            head,
+            blocks,
+            Cut::Rows,
+            chunks,
+            self.coefficients,
+        )?;
         let make_dx = StoredHiddenGradient::new(names.dx, head, blocks, chunks)?;
         let make_dw = StoredWeightGradient::new(names.dw, head, blocks, chunks)?;
         let of_forward = self.inputs.operands().chain([stored]);
