@@ -15,6 +15,9 @@ pub(super) const ROWS: usize = 6;
 /// Vectors of columns of a tile of the matrix product.
 pub(super) const VECTORS: usize = 2;
 
+/// A table of powers fills a register of eight lanes.
+const FRACTION_BITS: u32 = usize::ilog2(8);
+
 /// Proof that the machine has AVX2 and FMA.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(());
@@ -77,7 +80,7 @@ impl Vector for F32x8 {
     type Mask = __m256;
     const LANES: usize = 8;
     const IS_FUSED: bool = true;
-    const FRACTION_BITS: u32 = 3;
+    const FRACTION_BITS: u32 = FRACTION_BITS;
 
     #[inline(always)]
     fn splat(_: Avx2, value: f32) -> Self {
@@ -243,14 +246,14 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     fn power_of_two(self) -> Self {
-        const POWERS: [u32; 8] = fractional_powers();
-        // SAFETY: `self` proves AVX2, and the table has eight words.
+        const POWERS: [u32; 1 << FRACTION_BITS] = fractional_powers();
+        // SAFETY: `self` proves AVX2, and the table has the eight words of a register.
         let powers = unsafe { _mm256_loadu_si256(POWERS.as_ptr().cast()) };
         intrinsics!({
             let bits = _mm256_castps_si256(self.0);
-            // Which of the eight words is in the three lowest bits.
+            // Which of the words is in the lowest bits.
             let fraction = _mm256_permutevar8x32_epi32(powers, bits);
-            let moved = _mm256_slli_epi32::<{ to_exponent(3) as i32 }>(bits);
+            let moved = _mm256_slli_epi32::<{ to_exponent(FRACTION_BITS) as i32 }>(bits);
             Self(_mm256_castsi256_ps(_mm256_add_epi32(moved, fraction)))
         })
     }

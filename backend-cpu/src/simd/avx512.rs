@@ -16,6 +16,9 @@ pub(super) const ROWS: usize = 8;
 /// Vectors of columns of a tile of the matrix product.
 pub(super) const VECTORS: usize = 3;
 
+/// A table of powers fills two registers of sixteen lanes.
+const FRACTION_BITS: u32 = usize::ilog2(2 * 16);
+
 /// Proof that the machine has AVX-512 F, BW, DQ and VL, and also AVX2 and FMA; with `BF16` also AVX512-BF16.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512<const BF16: bool>(Avx2);
@@ -140,7 +143,7 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
     type Mask = __mmask16;
     const LANES: usize = 16;
     const IS_FUSED: bool = true;
-    const FRACTION_BITS: u32 = 5;
+    const FRACTION_BITS: u32 = FRACTION_BITS;
 
     #[inline(always)]
     fn splat(_: Avx512<BF16>, value: f32) -> Self {
@@ -309,16 +312,16 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
 
     #[inline(always)]
     fn power_of_two(self) -> Self {
-        const POWERS: [u32; 32] = fractional_powers();
+        const POWERS: [u32; 1 << FRACTION_BITS] = fractional_powers();
         let (low, high) = POWERS.split_at(16);
-        // SAFETY: `self` proves AVX-512, and each half of the table has sixteen words.
+        // SAFETY: `self` proves AVX-512, and each half of the table has the sixteen words of a register.
         let [low, high] =
             [low, high].map(|half| unsafe { _mm512_loadu_si512(half.as_ptr().cast()) });
         intrinsics!({
             let bits = _mm512_castps_si512(self.0);
-            // Which of the 32 words is in the five lowest bits.
+            // Which of the words is in the lowest bits.
             let fraction = _mm512_permutex2var_epi32(low, bits, high);
-            let moved = _mm512_slli_epi32::<{ to_exponent(5) }>(bits);
+            let moved = _mm512_slli_epi32::<{ to_exponent(FRACTION_BITS) }>(bits);
             Self(_mm512_castsi512_ps(_mm512_add_epi32(moved, fraction)))
         })
     }

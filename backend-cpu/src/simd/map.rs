@@ -27,7 +27,7 @@ pub(super) trait Element: Pod {
 }
 
 /// Which values the lanes of two vectors hold.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Order {
     /// Those that follow each other.
     InMemory,
