@@ -6,6 +6,7 @@ use half::bf16;
 use tilecast::core::kernels::logits_op::Named;
 use tilecast::core::program::{Kernel, Program, Role};
 use tilecast::cpu::array::ArrayRef;
+use tilecast::cpu::simd::untouched;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::default_target;
 use tilecast::{ArrayMut, Cpu, DType};
@@ -89,9 +90,9 @@ fn on_arrays<'a, K: Kernel + Sync>(
                 inputs.push((name, array.map_err(CliError::failure)?));
             }
             Role::Output if array.dtype == DType::Bf16 => {
-                results.push((name, dims, Data::Bf16(vec![bf16::ZERO; len])));
+                results.push((name, dims, Data::Bf16(untouched(len))));
             }
-            Role::Output => results.push((name, dims, Data::F32(vec![0.0; len]))),
+            Role::Output => results.push((name, dims, Data::F32(untouched(len)))),
             Role::InPlace | Role::Temporary => {}
         }
     }
