@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::{BATCH, CONTEXT};
+
 /// Real text, a few thousand different words.
 const TEXT: &str = concat!(
     include_str!("../../README.md"),
@@ -12,32 +14,32 @@ const TEXT: &str = concat!(
 
 /// The text, each word as the number of its first occurrence.
 pub struct Words {
-    pub ids: Vec<u32>,
+    ids: Vec<u32>,
     pub different: usize,
 }
 
 impl Words {
-    pub fn new() -> Self {
+    /// Reads the text, and prints how much it is.
+    pub fn read() -> Self {
         let mut known = HashMap::new();
         let mut ids = Vec::new();
         for word in TEXT.split_whitespace() {
             let next = known.len() as u32;
             ids.push(*known.entry(word).or_insert(next));
         }
-        Self {
-            ids,
-            different: known.len(),
-        }
+        let different = known.len();
+        println!("{} words, {different} of them different", ids.len());
+        Self { ids, different }
     }
 
-    /// Contexts, `tokens` times `context` words in one vector, and the words that follow them, from different places at
+    /// Contexts, `BATCH` times `CONTEXT` words in one vector, and the words that follow them, from different places at
     /// each step.
-    pub fn batch(&self, step: usize, tokens: usize, context: usize) -> (Vec<u32>, Vec<u32>) {
-        let starts = (0..tokens).map(|i| (step * tokens + i) * 7919 % (self.ids.len() - context));
+    pub fn batch(&self, step: usize) -> (Vec<u32>, Vec<u32>) {
+        let starts = (0..BATCH).map(|i| (step * BATCH + i) * 7919 % (self.ids.len() - CONTEXT));
         let (mut contexts, mut labels): (Vec<u32>, Vec<u32>) = Default::default();
         for start in starts {
-            contexts.extend(&self.ids[start..start + context]);
-            labels.push(self.ids[start + context]);
+            contexts.extend(&self.ids[start..start + CONTEXT]);
+            labels.push(self.ids[start + CONTEXT]);
         }
         (contexts, labels)
     }

@@ -6,26 +6,14 @@
 //! cargo run --release --manifest-path examples/candle/Cargo.toml
 //! ```
 
-#[path = "../../training/memory.rs"]
-mod memory;
-#[path = "../../training/words.rs"]
-mod words;
-
-use std::process::Command;
-use std::time::Instant;
+#[path = "../../training/mod.rs"]
+mod training;
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, VarBuilder, VarMap};
 use tilecast_candle::linear_cross_entropy;
-use words::Words;
-
-/// Words from which the next one is predicted.
-const CONTEXT: usize = 3;
-const EMBEDDING: usize = 32;
-const HIDDEN: usize = 128;
-const BATCH: usize = 512;
-const STEPS: usize = 60;
+use training::{BATCH, CONTEXT, EMBEDDING, HIDDEN, Measurement, STEPS, Words, measured};
 
 /// A loss of hidden states `[B,H]`, a head `[V,H]` and labels `[B]`: their mean.
 type Loss = fn(&Tensor, &Tensor, &Tensor) -> candle_core::Result<Tensor>;
@@ -40,7 +28,9 @@ fn of_candle(x: &Tensor, head: &Tensor, labels: &Tensor) -> candle_core::Result<
 }
 
 /// What is measured.
-const CASES: [(DType, &str, Loss); 4] = [
+type Case = (DType, &'static str, Loss);
+
+const CASES: [Case; 4] = [
     (DType::F32, "fused", fused),
     (DType::F32, "candle", of_candle),
     (DType::BF16, "fused", fused),
@@ -48,62 +38,20 @@ const CASES: [(DType, &str, Loss); 4] = [
 ];
 
 fn main() -> Result<()> {
-    if let Some(case) = std::env::args().nth(1) {
-        return measure(&case);
+    if let Some((measurement, case)) = measured(&CASES)? {
+        return measure(&measurement, case);
     }
-    let words = Words::new();
-    println!(
-        "{} words, {} of them different",
-        words.ids.len(),
-        words.different
-    );
+    let words = Words::read();
     check_gradients(&words)?;
     let start = Model::new(&words)?;
     let [ours, theirs] = [fused as Loss, of_candle].map(|loss| train(&words, &start, loss));
-    let (ours, theirs) = (ours?, theirs?);
-    println!(
-        "loss after {STEPS} steps from {:.3}: fused {:.3}, candle {:.3}",
-        ours.0, ours.1, theirs.1
-    );
-    ensure!(ours.1 < 0.75 * ours.0, "it must learn");
-    ensure!(
-        (ours.1 - theirs.1).abs() < 0.02 * theirs.1,
-        "both must learn the same"
-    );
-    println!("\none forward and backward, B=1024 H=512 V=32768");
-    // A process for each: what one leaves to the allocator would not be new memory in the next.
-    for case in 0..CASES.len() {
-        let status = Command::new(std::env::current_exe()?)
-            .arg(case.to_string())
-            .status()?;
-        ensure!(status.success(), "case {case}: {status}");
-    }
-    Ok(())
-}
-
-/// Prints what a forward and a backward pass take in one of the [`CASES`].
-fn measure(case: &str) -> Result<()> {
-    let known = case.parse().ok().and_then(|case: usize| CASES.get(case));
-    let &(dtype, name, loss) = known.with_context(|| {
-        format!(
-            "there is no case {case}: 0 to {} are known",
-            CASES.len() - 1
-        )
-    })?;
-    let (seconds, bytes) = step(dtype, loss)?;
-    let mib = bytes.map_or("unknown".into(), |bytes| {
-        format!("{:.0}", bytes as f64 / (1 << 20) as f64)
-    });
-    println!(
-        "{dtype:?} {name:6}: {:6.0} ms, {mib} MiB beyond inputs and gradients",
-        1e3 * seconds
-    );
-    Ok(())
+    training::compare("candle", ours?, theirs?)?;
+    Measurement::of_all(CASES.len())
 }
 
 /// Contexts `[B, CONTEXT]` and the words that follow them.
 fn batch(words: &Words, step: usize) -> candle_core::Result<(Tensor, Tensor)> {
-    let (contexts, labels) = words.batch(step, BATCH, CONTEXT);
+    let (contexts, labels) = words.batch(step);
     let contexts = Tensor::from_vec(contexts, (BATCH, CONTEXT), &Device::Cpu)?;
     Ok((contexts, Tensor::from_vec(labels, BATCH, &Device::Cpu)?))
 }
@@ -203,28 +151,15 @@ fn check_gradients(words: &Words) -> Result<()> {
     Ok(())
 }
 
-/// Seconds (the median of five), and bytes of memory at the peak (the most of five), of one forward and
-/// backward pass.
-fn step(dtype: DType, loss: Loss) -> Result<(f64, Option<u64>)> {
-    let (tokens, hidden, vocab) = (1024, 512, 32768);
+/// Measures a forward and a backward pass.
+fn measure(measurement: &Measurement, &(dtype, name, loss): &Case) -> Result<()> {
+    let [tokens, hidden, vocab] = measurement.shape;
     let random = |shape| Tensor::randn(0.0_f32, 0.05, shape, &Device::Cpu)?.to_dtype(dtype);
     let x = Var::from_tensor(&random((tokens, hidden))?)?;
     let head = Var::from_tensor(&random((vocab, hidden))?)?;
     let labels = Tensor::arange(0_u32, tokens as u32, &Device::Cpu)?;
-    let mut seconds = Vec::new();
-    let mut bytes = None;
-    for _ in 0..5 {
-        let before = memory::reset();
-        let start = Instant::now();
-        let gradients = loss(&x, &head, &labels)?.backward()?;
-        seconds.push(start.elapsed().as_secs_f64());
-        let outputs = (x.elem_count() + head.elem_count()) * dtype.size_in_bytes();
-        let more = before
-            .zip(memory::peak())
-            .map(|(before, peak)| peak.saturating_sub(before + outputs as u64));
-        bytes = bytes.max(more);
-        drop(gradients);
-    }
-    seconds.sort_by(f64::total_cmp);
-    Ok((seconds[2], bytes))
+    let name = format!("{dtype:?} {name}");
+    measurement.print(&name, dtype.size_in_bytes(), || {
+        Ok(loss(&x, &head, &labels)?.backward()?)
+    })
 }
