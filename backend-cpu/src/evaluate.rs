@@ -2,7 +2,11 @@
 //!
 //! A strip is a run of values small enough for L1. Every node of the tree processes a whole strip
 //! before the next node starts, so the cost of walking the tree is shared by hundreds of elements
-//! and each node is one SIMD loop.
+//! and each node is one SIMD loop. What is the same for all elements of a strip, such as an element of a per-row vector along
+//! a row, is a scalar operand, and where a mask holds on one run of elements, such as at the label or left of an edge, nothing
+//! is compared.
+
+use std::ops::Range;
 
 use tilecast_core::expr::{self, Expr, Int, Mask, Node};
 
@@ -18,6 +22,16 @@ pub(crate) trait Leaves<L> {
 
     /// Writes the values of an integer leaf.
     fn load_int(&self, leaf: &L, out: &mut [i32]);
+
+    /// The value of a real leaf that is the same for all elements of the strip, if it is known to be.
+    fn constant(&self, _leaf: &L) -> Option<f32> {
+        None
+    }
+
+    /// The first value of an integer leaf, and by how much each element is larger than the one before, if that is known.
+    fn progression(&self, _leaf: &L) -> Option<[i64; 2]> {
+        None
+    }
 }
 
 /// Writes the value of `expr` at each element of a strip.
@@ -31,8 +45,8 @@ pub(crate) fn evaluate<L>(simd: Simd, expr: &Expr<L>, leaves: &impl Leaves<L>, o
         }
         Node::Binary(f, a, b) => {
             evaluate(simd, a, leaves, out);
-            if let Node::Constant(value) = b.node() {
-                return simd.binary_scalar(binary(*f), out, *value);
+            if let Some(value) = constant(b, leaves) {
+                return simd.binary_scalar(binary(*f), out, value);
             }
             with_strip(out.len(), |right| {
                 evaluate(simd, b, leaves, right);
@@ -40,6 +54,9 @@ pub(crate) fn evaluate<L>(simd: Simd, expr: &Expr<L>, leaves: &impl Leaves<L>, o
             });
         }
         Node::Select(mask, then, otherwise) => {
+            if let Some(run) = run(mask, leaves, out.len()) {
+                return select_run(simd, run, [then, otherwise], leaves, out);
+            }
             let mut chosen = [false; STRIP];
             let chosen = &mut chosen[..out.len()];
             evaluate_mask(simd, mask, leaves, chosen);
@@ -51,6 +68,75 @@ pub(crate) fn evaluate<L>(simd: Simd, expr: &Expr<L>, leaves: &impl Leaves<L>, o
                 }
             });
         }
+    }
+}
+
+/// Writes the value of the first expression at the elements of `run`, and elsewhere that of the second.
+fn select_run<L>(
+    simd: Simd,
+    run: Range<usize>,
+    [then, otherwise]: [&Expr<L>; 2],
+    leaves: &impl Leaves<L>,
+    out: &mut [f32],
+) {
+    if run.len() == out.len() {
+        return evaluate(simd, then, leaves, out);
+    }
+    evaluate(simd, otherwise, leaves, out);
+    if !run.is_empty() {
+        with_strip(out.len(), |chosen| {
+            evaluate(simd, then, leaves, chosen);
+            out[run.clone()].copy_from_slice(&chosen[run]);
+        });
+    }
+}
+
+/// The value of an expression that is plainly the same for all elements of a strip.
+fn constant<L>(expr: &Expr<L>, leaves: &impl Leaves<L>) -> Option<f32> {
+    match expr.node() {
+        Node::Constant(value) => Some(*value),
+        Node::Leaf(leaf) => leaves.constant(leaf),
+        _ => None,
+    }
+}
+
+/// The elements of a strip at which `mask` holds, if they are known to be one run.
+fn run<L>(mask: &Mask<L>, leaves: &impl Leaves<L>, len: usize) -> Option<Range<usize>> {
+    let everywhere = |holds: bool| if holds { 0..len } else { 0..0 };
+    let reals = |a, b| Some([constant(a, leaves)?, constant(b, leaves)?]);
+    // What `b` is ahead of `a` at the first element, and what `a` gains with each.
+    let integers = |a: &Int<L>, b: &Int<L>| {
+        let progression = |int: &Int<L>| match int {
+            Int::Constant(value) => Some([i64::from(*value), 0]),
+            Int::Leaf(leaf) => leaves.progression(leaf),
+        };
+        let ([a, a_step], [b, b_step]) = (progression(a)?, progression(b)?);
+        Some((b - a, a_step - b_step))
+    };
+    let inside = |i: i64| i.clamp(0, len as i64) as usize;
+    match mask {
+        Mask::Equal(a, b) => reals(a, b).map(|[a, b]| everywhere(a == b)),
+        Mask::Less(a, b) => reals(a, b).map(|[a, b]| everywhere(a < b)),
+        Mask::IntEqual(a, b) => match integers(a, b)? {
+            (ahead, 0) => Some(everywhere(ahead == 0)),
+            (ahead, 1) => Some(inside(ahead)..inside(ahead + 1)),
+            _ => None,
+        },
+        Mask::IntLess(a, b) => match integers(a, b)? {
+            (ahead, 0) => Some(everywhere(0 < ahead)),
+            (ahead, 1) => Some(0..inside(ahead)),
+            _ => None,
+        },
+        Mask::And(both) => {
+            let [a, b] = [run(&both.0, leaves, len)?, run(&both.1, leaves, len)?];
+            let start = a.start.max(b.start);
+            Some(start..a.end.min(b.end).max(start))
+        }
+        Mask::Not(mask) => match run(mask, leaves, len)? {
+            run if run.is_empty() => Some(0..len),
+            run if run.start == 0 => Some(run.end..len),
+            _ => None,
+        },
     }
 }
 

@@ -41,6 +41,24 @@ impl Leaves<Leaf<i64>> for AlongRow<'_, '_, '_> {
             _ => panic!("not an integer: {leaf:?}"),
         }
     }
+
+    fn constant(&self, leaf: &Leaf<i64>) -> Option<f32> {
+        match leaf {
+            Leaf::Rows(rows) => Some(self.tiles.vector(rows.buffer)[range(&rows.span)][self.row]),
+            _ => None,
+        }
+    }
+
+    fn progression(&self, leaf: &Leaf<i64>) -> Option<[i64; 2]> {
+        match leaf {
+            Leaf::Rows(rows) => {
+                let value = self.tiles.integers(rows.buffer)[range(&rows.span)][self.row];
+                Some([i64::from(value), 0])
+            }
+            Leaf::Column(first) => Some([first.unwrap_or(0) + self.column as i64, 1]),
+            _ => None,
+        }
+    }
 }
 
 /// Leaves along a column: the strip runs over rows of per-row vectors.
