@@ -70,9 +70,14 @@ impl<B: Stores> Backend for Storing<B> {
     }
 
     fn skips(&self, case: &Case) -> Option<&'static str> {
-        let fits = |stored: Stored| Stored::fits_in_dw(case.problem().head(), stored.blocks);
+        let fits = || -> Result<bool, String> {
+            // With the type of delta that is run.
+            let problem = simulated::problem(case).map_err(|error| error.to_string())?;
+            let blocks = self.stored(case)?.blocks;
+            Ok(Stored::fits_in_dw(problem.head(), blocks))
+        };
         self.on.skips(case).or_else(|| {
-            let has_no_place = self.in_dw && !self.stored(case).is_ok_and(fits);
+            let has_no_place = self.in_dw && fits() != Ok(true);
             has_no_place.then_some("dw has no place for the logits")
         })
     }

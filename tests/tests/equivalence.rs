@@ -31,6 +31,11 @@ fn ragged() -> Case {
     Case::new("", [37, 24, 50]).blocks([8, 10, 16])
 }
 
+/// No more than rows of `dw`, which has a place for something of each logit then.
+fn few_tokens() -> Case {
+    Case::new("", [21, 24, 100]).blocks([8, 10, 16])
+}
+
 /// Ragged, too, in blocks of 128: three row blocks on two cores, two hidden and three column blocks.
 fn tpu_blocks() -> Case {
     Case::new("", [300, 140, 301]).blocks([128, 128, 128])
@@ -128,6 +133,12 @@ cases! {
         delta_dtype: Some(DType::Bf16),
         ..everything()
     });
+    few_tokens_with_delta_in_bf16: few_tokens().bf16().options(delta_bf16());
+    few_tokens_with_delta_in_bf16_and_all_but_a_cap: few_tokens().bf16().options(Options {
+        soft_cap: None,
+        delta_dtype: Some(DType::Bf16),
+        ..everything()
+    });
     gradients_in_f32_of_bf16_inputs: ragged().bf16().options(grad_f32());
     gradients_in_f32_of_bf16_inputs_with_everything: ragged().bf16().options(Options {
         grad_dtype: Some(DType::F32),
@@ -178,6 +189,7 @@ cases! {
     tpu_blocks_f32: tpu_blocks().options(everything());
     tpu_blocks_bf16: tpu_blocks().options(everything()).bf16();
     tpu_blocks_delta_in_bf16: tpu_blocks().bf16().options(delta_bf16());
+    tpu_blocks_few_tokens_delta_in_bf16: Case::new("", [121, 140, 301]).blocks([128, 128, 128]).bf16().options(delta_bf16());
     tpu_blocks_gradients_in_f32: tpu_blocks().bf16().options(grad_f32());
     tpu_blocks_mean: tpu_blocks().options(everything()).reduction(Reduction::Mean);
     tpu_blocks_in_sub_tiles: tpu_blocks().options(everything()).edit_schedule(|s| {

@@ -1,10 +1,10 @@
 //! Both passes in one call: the numbers do not depend on threads, and are right whether logits are stored or not. Every
 //! case of the suite runs with stored logits as well: they are columns of it.
 
-use tilecast::{Cotangents, DType, Reduction, Strategy};
+use tilecast::{Cotangents, DType, Options, Reduction, Strategy};
 use tilecast_tests::backend::{outputs, with_op};
 use tilecast_tests::case::everything;
-use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing};
+use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing, bf16_unit};
 
 #[test]
 fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
@@ -12,8 +12,18 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
     let ragged = ragged.options(everything());
     let many_chunks = Case::new("many chunks", [97, 12, 30]).blocks([4, 12, 8]);
     let few = Case::new("few tokens", [13, 24, 50]).blocks([8, 10, 16]);
+    let exponentials = few.clone().bf16().options(Options {
+        delta_dtype: Some(DType::Bf16),
+        ..Options::default()
+    });
     let mut stored = 0;
-    for case in [ragged.clone(), ragged.bf16(), many_chunks, few] {
+    for case in [
+        ragged.clone(),
+        ragged.bf16(),
+        many_chunks,
+        few,
+        exponentials,
+    ] {
         let data = case.data();
         for in_dw in [false, true] {
             let storing = |threads| Storing {
@@ -34,7 +44,7 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
             }
         }
     }
-    assert_eq!(stored, 5, "all beside dw, and the last one in it");
+    assert_eq!(stored, 7, "all beside dw, and the last two in it");
 }
 
 #[test]
@@ -65,6 +75,61 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
             });
             let found = oracle.compare(&found.unwrap());
             assert_eq!(found, [], "{case:?} on {threads}");
+        }
+    }
+}
+
+/// With hidden states that are rows of the identity `dw` is delta, element by element. However large logits are and whatever
+/// cancels at the label, each is off by two roundings to bf16 at most.
+#[test]
+fn delta_of_stored_exponentials_is_off_by_two_roundings() {
+    const B: usize = 4;
+    const V: usize = 96;
+    let case = Case::new("exponentials", [B, B, V])
+        .blocks([B, B, 16])
+        .bf16();
+    let case = case.options(Options {
+        bias: true,
+        delta_dtype: Some(DType::Bf16),
+        ..Options::default()
+    });
+    let mut data = case.data();
+    data.x = (0..B * B)
+        .map(|i| f32::from(u8::from(i / B == i % B)))
+        .collect();
+    // The label all but certain; nearly even; larger from block to block, by more than f32 can hold the exponential of;
+    // smaller. All of them exact in bf16.
+    let logit = |i: usize, v: usize| match i {
+        0 => 30.0 + (v % 7) as f32 + 12.0 * f32::from(u8::from(v == 50)),
+        1 => -100.0 + (v % 5) as f32 * 0.5,
+        2 => (v / 16) as f32 * 128.0 + (v % 3) as f32 * 4.0,
+        _ => -((v / 16) as f32) * 128.0 - (v % 3) as f32 * 4.0,
+    };
+    data.w = (0..B * V).map(|at| logit(at / V, at % V)).collect();
+    data.labels = vec![50, 3, 90, 20];
+    // The first block is left out altogether.
+    data.bias = (0..V)
+        .map(|v| if v < 16 { f32::NEG_INFINITY } else { 0.0 })
+        .collect();
+    (data.d_loss, data.d_lse) = (vec![1.0; B], vec![0.0; B]);
+    let storing = Storing {
+        on: OnCpu::best(2),
+        in_dw: true,
+    };
+    assert_eq!(storing.skips(&case), None);
+    let dw = storing.run(&case, *storing.like(), &data).unwrap().dw;
+    for i in 0..B {
+        let z: Vec<f64> = (0..V)
+            .map(|v| f64::from(logit(i, v) + data.bias[v]))
+            .collect();
+        let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let lse = max + z.iter().map(|z| (z - max).exp()).sum::<f64>().ln();
+        for v in 0..V {
+            let label = f64::from(u8::from(v == data.labels[i] as usize));
+            let (delta, found) = ((z[v] - lse).exp() - label, f64::from(dw[i * V + v]));
+            let allowed = 2.05 * bf16_unit() * delta.abs() + 1e-36;
+            let error = (found - delta).abs();
+            assert!(error <= allowed, "row {i}, column {v}: {found} for {delta}");
         }
     }
 }

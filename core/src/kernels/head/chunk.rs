@@ -37,10 +37,10 @@ impl ChunkArray {
         }
     }
 
-    /// Logits in the first rows of `dw`.
+    /// What the forward pass leaves in the first rows of `dw`.
     pub(super) fn in_dw(head: &Head, blocks: Blocks) -> Self {
         Self {
-            dtype: DType::F32,
+            dtype: head.grad_dtype(),
             dims: [head.hidden, head.vocab],
             block: [blocks.b, blocks.v],
         }

@@ -3,9 +3,10 @@
 
 use super::blocks::{Blocks, Chunks};
 use super::chunk::{ChunkArray, updated_array};
+use super::exponentials;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
-use super::{Head, HeadError};
+use super::{Head, HeadError, InDw};
 use crate::ops::{Delta, OneHot, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
@@ -153,6 +154,8 @@ pub struct StoredDelta {
     cut: Cut,
     chunk: ScalarsRef,
     coefficients: Coefficients,
+    /// Given if exponentials are stored in the place of logits.
+    exponentials: Option<exponentials::Stored>,
     logits: TileRef,
     delta: TileRef,
 }
@@ -162,13 +165,14 @@ pub struct StoredDelta {
 pub(super) enum Cut {
     /// Rows, whose logits become delta in place.
     Rows,
-    /// Columns, whose logits, whole blocks of them, are in `dw`.
-    Columns,
+    /// Columns, whose logits or their exponentials, whole blocks of them, are in `dw`.
+    Columns(InDw),
 }
 
 impl StoredDelta {
-    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared, the logits,
-    /// and delta, which is the same array where rows are cut.
+    /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared, (what
+    /// exponentials are relative to, the logits of the labels), the logits, and delta, which is the same array where rows
+    /// are cut.
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -183,23 +187,29 @@ impl StoredDelta {
         let mut spec = SpecBuilder::new(name);
         let [row_blocks, column_blocks] = match cut {
             Cut::Rows => [chunks.blocks, head.vocab.div_ceil(blocks.v)],
-            Cut::Columns => [head.tokens.div_ceil(blocks.b), chunks.blocks],
+            Cut::Columns(_) => [head.tokens.div_ceil(blocks.b), chunks.blocks],
         };
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
         let row_block = match cut {
             Cut::Rows => BlockIndex::from(rows) + chunk.at(0),
-            Cut::Columns => rows.into(),
+            Cut::Columns(_) => rows.into(),
         };
-        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
+        let column_block = match cut {
+            Cut::Rows => columns.into(),
+            Cut::Columns(_) => BlockIndex::from(columns) + chunk.at(0),
+        };
+        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
+        let coefficients = coefficients(per_row);
+        let exponentials = (cut == Cut::Columns(InDw::Exponentials))
+            .then(|| exponentials::Stored::declare(per_row, head, blocks, column_block.clone()));
         let [logits, delta] = match cut {
             Cut::Rows => {
                 let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);
                 updated_array(&mut spec, ["logits", "delta"], stored)
             }
-            Cut::Columns => {
-                let column_block = BlockIndex::from(columns) + chunk.at(0);
+            Cut::Columns(_) => {
                 let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
                 let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
                 let logits = spec.input_tile("logits", logits.masked());
@@ -215,6 +225,7 @@ impl StoredDelta {
             cut,
             chunk,
             coefficients,
+            exponentials,
             logits,
             delta,
         })
@@ -229,6 +240,9 @@ impl Kernel for StoredDelta {
     fn body<T: TileOps>(&self, t: &T) {
         t.when(t.is_first(self.columns), || {
             compute(t, &self.coefficients.prepare);
+            if let Some(exponentials) = &self.exponentials {
+                exponentials.prepare(t, &self.coefficients);
+            }
         });
         let (tokens, vocab) = (self.head.tokens, self.head.vocab);
         let Blocks { b, v, .. } = self.blocks;
@@ -236,12 +250,20 @@ impl Kernel for StoredDelta {
         let first = t.scalar(self.chunk, 0);
         let (row, column) = match self.cut {
             Cut::Rows => (row + first, column),
-            Cut::Columns => (row, column + first),
+            Cut::Columns(_) => (row, column + first),
         };
         let first_column = column * v as i64;
-        let cap = self.head.options.soft_cap;
-        let delta = self.coefficients.delta(cap, Span::all(b), first_column);
-        t.softmax_delta(self.delta, self.logits, delta);
+        let coefficients = &self.coefficients;
+        match &self.exponentials {
+            Some(exponentials) => {
+                exponentials.delta(t, coefficients, [self.delta, self.logits], first_column);
+            }
+            None => {
+                let cap = self.head.options.soft_cap;
+                let delta = coefficients.delta(cap, Span::all(b), first_column);
+                t.softmax_delta(self.delta, self.logits, delta);
+            }
+        }
         // In dw are whole blocks.
         if self.cut == Cut::Rows && !vocab.is_multiple_of(v) {
             t.mask_columns(self.delta, t.index(vocab as i64) - first_column, 0.0);

@@ -1,7 +1,7 @@
 //! Exponentials in the place of logits, where there are but 16 bits for each.
 //!
-//! A logit rounded to bf16 is off by up to `2^-9` of its size, and so is the probability made of it, times the size of the
-//! logit: far too much. The exponential of a logit is off by `2^-9` of the probability, whatever the logit, which is what
+//! A logit rounded to bf16 is off by up to `2^-8` of its size, and so is the probability made of it, times the size of the
+//! logit: far too much. The exponential of a logit is off by `2^-8` of the probability, whatever the logit, which is what
 //! delta loses when it is rounded to bf16 itself. But `e^z` needs something that it is relative to, and the maximum of a row
 //! is not known before its last column. So each block is relative to what is known with it, the logsumexp of the columns up
 //! to its last, which is kept for every block:
@@ -83,7 +83,11 @@ impl Exponentials {
         let reference = self.references.span(rows);
         t.finish_logsumexp(reference, statistics.stats.span(rows));
         let reference = || Expr::leaf(Leaf::Rows(reference));
-        let value = (Expr::leaf(logits) * statistics.scale - reference()).exp();
+        let scaled = match statistics.scale == 1.0 {
+            true => Expr::leaf(logits),
+            false => Expr::leaf(logits) * statistics.scale,
+        };
+        let value = (scaled - reference()).exp();
         // No column so far but such of -inf.
         let value = reference().equals(f32::NEG_INFINITY).select(0.0, value);
         t.element_wise(self.values.rows(rows), value);

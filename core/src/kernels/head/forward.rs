@@ -2,14 +2,16 @@
 
 use super::blocks::{Blocks, Chunks};
 use super::chunk::ChunkArray;
+use super::exponentials::Exponentials;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
-use super::{Head, HeadError};
+use super::{Head, HeadError, InDw};
+use crate::expr::Expr;
 use crate::kernels::softmax::{Fold, Statistics};
 use crate::ops::{Direction, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{HbmRef, RowsRef, SemaphoreRef, Span};
+use crate::view::{HbmRef, RowsRef, SemaphoreRef, Span, TileRef};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
@@ -31,16 +33,24 @@ pub struct Forward {
 pub(super) enum Store {
     /// All of a chunk of rows, in an array of their own.
     Rows(Chunks),
-    /// Those of all rows and so many column blocks, in `dw`.
-    InDw(usize),
+    /// Those of all rows and so many column blocks, or their exponentials, in `dw`.
+    InDw(InDw, usize),
 }
 
-/// Where logits are left, and of how many column blocks.
+/// What is left of a block, where, and of how many column blocks.
 #[derive(Clone, Copy, Debug)]
 struct StoredLogits {
+    exponentials: Option<Exponentials>,
     to: HbmRef,
     copied: SemaphoreRef,
     column_blocks: usize,
+}
+
+impl StoredLogits {
+    /// The block that is left, of the one of logits.
+    fn from(self, logits: TileRef) -> TileRef {
+        self.exponentials.map_or(logits, |made| made.values)
+    }
 }
 
 /// What is kept of each row, and what is written once all its columns have been seen.
@@ -73,7 +83,8 @@ impl Forward {
     }
 
     /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
-    /// of rows, the scalar operand is the chunk's first row block.
+    /// of rows, the scalar operand is the chunk's first row block. If exponentials are left, what they are relative to is the
+    /// next operand, and the logits of the labels are the last.
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -107,23 +118,33 @@ impl Forward {
         };
         let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
         let stored = store.map(|store| {
-            let (array, column_blocks) = match store {
+            let (array, in_dw, column_blocks) = match store {
                 Store::Rows(chunks) => {
                     let array = ChunkArray::of_rows(head, blocks, chunks);
-                    (array.by_copy(), column_blocks)
+                    (array.by_copy(), InDw::Logits, column_blocks)
                 }
-                Store::InDw(column_blocks) => {
+                Store::InDw(what, column_blocks) => {
                     let array = ChunkArray::in_dw(head, blocks);
-                    (array.by_copy().masked(), column_blocks)
+                    (array.by_copy().masked(), what, column_blocks)
                 }
             };
+            let to = spec.hbm("stored", array);
+            let position = [rows.into(), columns.into()];
             StoredLogits {
-                to: spec.hbm("stored", array),
+                exponentials: (in_dw == InDw::Exponentials)
+                    .then(|| Exponentials::declare(&mut spec, head, blocks, position)),
+                to,
                 copied: spec.semaphore("stored_copied"),
                 column_blocks,
             }
         });
-        let ending = ending(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
+        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
+        let mut ending = ending(per_row);
+        if stored.is_some_and(|stored| stored.exponentials.is_some()) {
+            let label_logit = ending.statistics.label_logit.expect("a loss of labels");
+            let out = per_row.output("label_logit");
+            ending.results.push((out, Expr::leaf(label_logit)));
+        }
         Ok(Self {
             spec: spec.build()?,
             blocks,
@@ -141,8 +162,9 @@ impl Forward {
         let is_stored = t.less_than(column, t.index(stored.column_blocks as i64));
         t.when(t.and(t.is_last(self.hidden), is_stored), || {
             let to = stored.to.block([t.program_id(self.rows), column]);
-            t.start_copy(Direction::Store, to, self.logits.values, stored.copied);
-            t.wait(Direction::Store, to, self.logits.values, stored.copied);
+            let from = stored.from(self.logits.values);
+            t.start_copy(Direction::Store, to, from, stored.copied);
+            t.wait(Direction::Store, to, from, stored.copied);
         });
     }
 
@@ -155,6 +177,9 @@ impl Forward {
             first_column: t.program_id(self.columns) * self.blocks.v as i64,
         };
         self.ending.statistics.fold(t, fold);
+        if let Some(exponentials) = self.stored.and_then(|stored| stored.exponentials) {
+            exponentials.make(t, &self.ending, fold.logits, span);
+        }
     }
 
     fn finish<T: TileOps>(&self, t: &T) {

@@ -25,6 +25,7 @@ mod blocks;
 mod chunk;
 mod combined;
 mod delta;
+mod exponentials;
 mod forward;
 mod logits;
 mod per_row;
@@ -52,7 +53,7 @@ pub use program::HeadKernel;
 pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
 pub use row_chunk::{StoredBiasGradient, StoredHiddenGradient, StoredWeightGradient};
 pub(crate) use stored::StoredPasses;
-pub use stored::{Kept, Stored};
+pub use stored::{InDw, Kept, Stored};
 
 use crate::DType;
 use crate::program::ProgramError;
@@ -90,8 +91,8 @@ pub struct HeadOptions {
     /// Logits become `cap * tanh(s / cap)`.
     pub soft_cap: Option<f32>,
     /// Type in which the streaming backward holds delta between its products; `None` is that of the
-    /// inputs. In bf16 each element is rounded once, and with it every gradient a little more than
-    /// its own type would.
+    /// inputs. In bf16 each element is rounded once (twice, if it is made of a stored [exponential](InDw)), and with it every
+    /// gradient a little more than its own type would.
     pub delta_dtype: Option<DType>,
 }
 

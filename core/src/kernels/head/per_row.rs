@@ -42,6 +42,15 @@ impl<'s> PerRow<'s> {
         self.spec.input_rows(name, window)
     }
 
+    /// An f32 input whose block follows from that of the rows.
+    pub(super) fn input_at(
+        &mut self,
+        name: &'static str,
+        window: impl FnOnce(BlockIndex) -> Blocked,
+    ) -> RowsRef {
+        self.spec.input_rows(name, window(self.rows.clone()))
+    }
+
     /// The labels.
     pub(crate) fn labels(&mut self) -> RowsRef {
         let window = self.window(DType::I32);

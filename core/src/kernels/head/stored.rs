@@ -14,6 +14,9 @@
 //!     dw    = x^T delta
 //! ```
 //!
+//! Where `dw` is bf16 there is no place for logits, but there is for their [exponentials](InDw::Exponentials), of which a
+//! bf16 delta can be made.
+//!
 //! More tokens go chunk by chunk, each finished before the next starts, with the logits of one in memory of their own
 //! ([`Kept::Rows`]):
 //!
@@ -35,6 +38,7 @@ use alloc::vec::Vec;
 use super::blocks::{Blocks, Cache, Chunks, check_sizes};
 use super::chunk::ChunkArray;
 use super::delta::Cut;
+use super::exponentials::References;
 use super::forward::Store;
 use super::program::Gradients;
 use super::streaming::Streaming;
@@ -61,8 +65,8 @@ pub struct Stored {
 /// Where logits are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kept {
-    /// Where `dw` will be, if it is f32 and has as many rows as there are tokens in whole blocks. What is not in a whole chunk of
-    /// whole blocks is computed again.
+    /// Where `dw` will be, if it has as many rows as there are tokens in whole blocks, in a form for which there is
+    /// [place](InDw). What is not in a whole chunk of whole blocks is computed again.
     InDw {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
@@ -72,6 +76,28 @@ pub enum Kept {
         /// Rows of a chunk, at most (rounded to whole blocks, at least one).
         chunk_rows: usize,
     },
+}
+
+/// What is stored in `dw`: as much as there is place for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum InDw {
+    /// The logits, in f32.
+    Logits,
+    /// Exponentials of the logits in bf16, if that is the type of delta and there is no soft cap: each is off by as much as an
+    /// element of delta is when it is rounded, where a logit in bf16 would be off by much more.
+    Exponentials,
+}
+
+impl InDw {
+    /// `None` if there is no place.
+    pub fn of(head: &Head) -> Option<Self> {
+        let is_capped = head.options.soft_cap.is_some();
+        match [head.grad_dtype(), head.delta_dtype()] {
+            [DType::F32, _] => Some(Self::Logits),
+            [_, DType::Bf16] if !is_capped => Some(Self::Exponentials),
+            _ => None,
+        }
+    }
 }
 
 /// Columns of a block, at most, where logits take memory: what blocks take less of it is left to rows.
@@ -99,16 +125,16 @@ impl Stored {
         }
     }
 
-    /// Whether `dw` has a place for the logits of all tokens.
+    /// Whether `dw` has a place for the logits of all tokens, or for their exponentials.
     pub fn fits_in_dw(head: &Head, blocks: Blocks) -> bool {
-        head.grad_dtype() == DType::F32 && blocks.whole(head)[0] <= head.hidden
+        InDw::of(head).is_some() && blocks.whole(head)[0] <= head.hidden
     }
 
     /// Logits in `dw`, or chunks of rows as large as the memory for them allows, in about the blocks of
     /// [`Schedule::for_cache`]; `None` where storing does not pay: too few rows fit, or inputs are bf16 (their logits are quick
-    /// to compute again) and `dw` would have to be summed outside of its own array.
+    /// to compute again) and `dw` has no place, so that it would have to be summed outside of its own array.
     pub fn for_cache(head: &Head, cache: &Cache) -> Option<Self> {
-        if [head.dtype, head.grad_dtype()] != [DType::F32; 2] {
+        if head.dtype != head.grad_dtype() {
             return None;
         }
         let streaming = Schedule::for_cache(head, cache);
@@ -116,6 +142,9 @@ impl Stored {
             // What is no whole chunk is computed again, which asks for small ones.
             let chunk_columns = (streaming.chunk_columns / 2).max(streaming.backward.v);
             return Some(Self::like(&streaming, Kept::InDw { chunk_columns }));
+        }
+        if head.dtype != DType::F32 {
+            return None;
         }
         let Blocks { b, h, v } = streaming.backward;
         let v = v.min(COLUMNS / cache.column_multiple * cache.column_multiple);
@@ -218,29 +247,38 @@ where
         let [stored, others] = chunks.split_overhang();
         let gradients = Gradients::declare(program, head);
         let column_blocks = stored.count * stored.blocks;
-        let store = (column_blocks > 0).then_some(Store::InDw(column_blocks));
+        let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
+        let store = in_dw.map(|what| Store::InDw(what, column_blocks));
         let forward = Forward::storing(names.forward, head, blocks, sub_tile, store, self.ending)?;
-        let dw = store.map(|_| gradients.dw);
-        let operands = self.inputs.operands().chain(dw);
+        let dw = in_dw.map(|_| gradients.dw);
+        let vectors = (in_dw == Some(InDw::Exponentials)).then(|| {
+            let mut vector = |name, dims| program.array(Role::Temporary, name, DType::F32, dims);
+            let references = vector("references", References::new(head, blocks).dims);
+            [references, vector("label_logit", [head.tokens])]
+        });
+        let [references, label_logit] = [0, 1].map(|i| vectors.map(|vectors| vectors[i]));
+        let operands = self.inputs.operands().chain(dw).chain(references);
         program.push(launch(
             HeadKernel::Forward(Box::new(forward)),
-            operands.chain(self.forward_vectors),
+            operands.chain(self.forward_vectors).chain(label_logit),
             [],
         ))?;
         let inputs = self.inputs;
         let pass = Streaming::declare(program, names, head, blocks, inputs, gradients, chunks);
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
-        if stored.count > 0 {
+        if let Some(in_dw) = in_dw {
             let delta = StoredDelta::new(
                 names.delta,
                 head,
                 blocks,
-                Cut::Columns,
+                Cut::Columns(in_dw),
                 stored,
                 coefficients,
             )?;
             let delta = HeadKernel::StoredDelta(Box::new(delta));
-            let operands = vectors.iter().copied().chain([gradients.dw]).collect();
+            let of_exponentials = [references, label_logit].into_iter().flatten();
+            let operands = vectors.iter().copied().chain(of_exponentials);
+            let operands = operands.chain([gradients.dw]).collect();
             pass.add(program, stored, delta, operands)?;
         }
         if others.count > 0 {
@@ -395,7 +433,33 @@ mod tests {
         assert!(matches!(in_dw, Some(Kept::InDw { .. })), "{in_dw:?}");
         let few_fit = f32([2048, 512, 128_256], 2);
         assert_eq!(few_fit, None, "64 rows of a thread");
-        assert_eq!(stored([64, 64, 512], DType::Bf16, 1), None, "bf16");
+        let bf16 = |tokens| stored([tokens, 64, 512], DType::Bf16, 1);
+        assert!(matches!(bf16(64), Some(Kept::InDw { .. })), "exponentials");
+        assert_eq!(bf16(65), None, "no place in dw");
+    }
+
+    #[test]
+    fn what_is_stored_in_dw_is_what_delta_can_be_made_of() {
+        let in_dw = |grad_dtype, delta_dtype, soft_cap| {
+            let options = HeadOptions {
+                delta_dtype: Some(delta_dtype),
+                soft_cap,
+                ..HeadOptions::default()
+            };
+            let head = Head::new([8, 16, 96], DType::Bf16, Some(grad_dtype), options);
+            InDw::of(&head.unwrap())
+        };
+        for delta in [DType::F32, DType::Bf16] {
+            assert_eq!(in_dw(DType::F32, delta, Some(6.0)), Some(InDw::Logits));
+        }
+        let exponentials = Some(InDw::Exponentials);
+        assert_eq!(in_dw(DType::Bf16, DType::Bf16, None), exponentials);
+        assert_eq!(
+            in_dw(DType::Bf16, DType::Bf16, Some(6.0)),
+            None,
+            "its slope"
+        );
+        assert_eq!(in_dw(DType::Bf16, DType::F32, None), None, "delta is exact");
     }
 
     #[test]

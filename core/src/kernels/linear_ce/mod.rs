@@ -73,8 +73,8 @@ pub struct Options {
     /// Type of the gradients; `None` is that of the inputs.
     pub grad_dtype: Option<DType>,
     /// Type in which the streaming backward holds delta between its products; `None` is that of the
-    /// inputs. In bf16 each element is rounded once, and with it every gradient a little more than
-    /// its own type would.
+    /// inputs. In bf16 each element is rounded once (twice, if it is made of a stored
+    /// [exponential](super::head::InDw)), and with it every gradient a little more than its own type would.
     pub delta_dtype: Option<DType>,
 }
 

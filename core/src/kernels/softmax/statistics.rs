@@ -23,7 +23,8 @@ pub(crate) struct Statistics {
     pub(crate) label_logit: Option<RowsRef>,
     pub(crate) logit_sum: Option<RowsRef>,
     vocab: usize,
-    scale: f32,
+    /// Factor on the logits.
+    pub(crate) scale: f32,
 }
 
 /// A tile of logits and what stands beside it.
