@@ -223,6 +223,19 @@ pub(crate) struct LossArgs {
 }
 
 impl LossArgs {
+    /// With what is the default on `backend`.
+    pub(crate) fn on(self, backend: Backend) -> Self {
+        let delta_dtype = match backend {
+            // As the library does: gradients in bf16 are then rounded once.
+            Backend::Cpu => self.delta_dtype.or(Some(DType::F32)),
+            _ => self.delta_dtype,
+        };
+        Self {
+            delta_dtype,
+            ..self
+        }
+    }
+
     /// The head, with or without a bias.
     pub(crate) fn head(&self, bias: bool) -> HeadOptions {
         HeadOptions {

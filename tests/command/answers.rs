@@ -9,6 +9,7 @@ use tilecast::core::kernels::linear_ce::{LinearCe, reference};
 use tilecast::{DType, Options, Reduction};
 
 use crate::files::{Read, Tensor, decode, encode};
+use crate::logits::assert_same;
 use crate::{Ran, tilecast};
 
 const B: usize = 13;
@@ -332,6 +333,23 @@ fn stored_logits_give_the_results_of_the_reference() {
     );
     let blocks = [&options[..], &["--blocks", "8,16,32"]].concat();
     assert_eq!(folder.run("cpu", &blocks).code, Some(2));
+}
+
+#[test]
+fn storing_is_asked_for_in_bf16_too_and_where_there_is_no_place_nothing_is_stored() {
+    let folder = Folder::new(&Problem::new().tensors(true));
+    let results = |backend, options: &[&str]| {
+        let options = [&["--ignore-index", "-100"], options].concat();
+        let mut results = folder.results(backend, &options);
+        // The sum of delta itself, in f32: as far off as delta.
+        results.retain(|(name, _)| name != "dbias");
+        results
+    };
+    let exact = results("reference", &[]);
+    for delta in [&[][..], &["--delta-dtype", "bf16"]] {
+        let found = results("cpu", &[&["--store-logits"], delta].concat());
+        assert_same(&found, &exact, 2e-2);
+    }
 }
 
 #[test]

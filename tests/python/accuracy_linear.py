@@ -29,7 +29,7 @@ THREADS = 2
 
 
 def ours(tilecast, problem, source, target, *options):
-    command = [tilecast, "run", "linear-ce", "--backend", "cpu", "--input", source, "--output", target]
+    command = [tilecast, "run", "linear-ce", "--backend", "cpu", "--store-logits", "--input", source, "--output", target]
     subprocess.run([*command, *problem.arguments(), *options], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -13,7 +13,7 @@ use tilecast::sim::interpretation::{self, InterpretError, Interpretation};
 use tilecast::{Cpu, DType};
 
 use super::{GivenLogits, given_blocks, schedule};
-use crate::cli::args::{Backend, CliError};
+use crate::cli::args::CliError;
 use crate::cli::emission::BlockSizes;
 use crate::cli::inputs::Source;
 use crate::cli::run::Args;
@@ -170,11 +170,7 @@ impl Sourced for LinearOp {
     fn open(file: &Source, args: &Args) -> Result<Self, CliError> {
         let ([tokens, hidden], [_, vocab], dtype) = file.head()?;
         let logits = given_logits(file, [tokens, vocab], dtype);
-        let mut head = args.loss.head(file.has("bias"));
-        if args.backend == Backend::Cpu {
-            // As the library does: gradients in bf16 are then rounded once.
-            head.delta_dtype = head.delta_dtype.or(Some(DType::F32));
-        }
+        let head = args.loss.on(args.backend).head(file.has("bias"));
         let op = args.logits.problem(args.op, &args.loss, logits)?;
         Ok(Self::new(op, hidden, head)?)
     }
