@@ -321,7 +321,8 @@ fn search<P: Problem>(
 }
 
 /// Judges candidates of one pass, those of the blocks with the lowest floor first, but for those whose floors are above
-/// the times of `top` that fit. Candidates of the same `blocks` follow each other, for they share [kernels](Known).
+/// the times of `top` that fit. If none can be left out, those of the largest blocks come first, for smaller ones
+/// have kernels that [begin like theirs](Known). Candidates of the same `blocks` follow each other, for they share kernels.
 /// Reports are in the order of the candidates.
 fn candidates_judged<P, B: PassBlocks, K: Kernel>(
     programs: Vec<P>,
@@ -340,11 +341,15 @@ fn candidates_judged<P, B: PassBlocks, K: Kernel>(
         *lowest = lowest.min(floor);
     }
     let mut candidates: Vec<(usize, P)> = programs.into_iter().enumerate().collect();
+    let all = top >= candidates.len();
     candidates.sort_by(|&(i, _), &(j, _)| {
         let [a, b] = [blocks(i), blocks(j)];
-        (lowest[&a].total_cmp(&lowest[&b]))
-            .then(a.cmp(&b))
-            .then(floors[i].total_cmp(&floors[j]))
+        match all {
+            true => b.cmp(&a),
+            false => (lowest[&a].total_cmp(&lowest[&b]))
+                .then(a.cmp(&b))
+                .then(floors[i].total_cmp(&floors[j])),
+        }
     });
     let mut best_s: Vec<f64> = Vec::new();
     for (i, program) in candidates {

@@ -39,6 +39,10 @@ impl Memo {
         self.blocks.borrow().get(&key).cloned()
     }
 
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.blocks.borrow().contains_key(&key)
+    }
+
     pub(super) fn insert(&self, key: u64, solved: Solved) {
         self.blocks.borrow_mut().insert(key, solved);
     }
@@ -62,8 +66,21 @@ pub(super) struct Run {
     pub(super) placed: Vec<Op>,
     /// What does not depend on the grid step.
     pub(super) hash: u64,
+    /// Its first half, if the other half is made of the same operations; the first half of that, and so on.
+    pub(super) beginnings: Vec<Beginning>,
     /// Whether the operations, and where they load and store, say all.
     closed: bool,
+}
+
+/// The first operations of a straight-line block, as a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    /// How many there are.
+    pub(super) ops: usize,
+    /// How many of them are [placed](Run::placed).
+    pub(super) placed: usize,
+    /// Their [hash](Run::hash).
+    pub(super) hash: u64,
 }
 
 impl Runs {
@@ -143,10 +160,22 @@ impl Finder<'_> {
             ops: range.clone(),
             placed: Vec::new(),
             hash: 0,
+            beginnings: Vec::new(),
             closed: false,
         });
+        let ops = &ops[range];
         let mut placed = Vec::new();
-        for &op in &ops[range] {
+        let mut beginnings = Vec::new();
+        let mut ends = self.beginnings(ops);
+        for (i, &op) in ops.iter().enumerate() {
+            if ends.last() == Some(&i) {
+                ends.pop();
+                beginnings.push(Beginning {
+                    ops: i,
+                    placed: placed.len(),
+                    hash: hash.finish(),
+                });
+            }
             self.of[op.index()] = number;
             closed &= self.module.regions(op).is_empty() && is_local(self.module.op_name(op));
             if !self.module.regions(op).is_empty() {
@@ -164,8 +193,24 @@ impl Finder<'_> {
         let run = &mut self.runs.runs[number];
         run.placed = placed;
         run.hash = hash.finish();
+        run.beginnings = beginnings;
         run.closed = closed;
         self.runs.starts.insert(first, number);
+    }
+
+    /// How many operations the [beginnings](Run::beginnings) of a block have, most first.
+    fn beginnings(&self, ops: &[Op]) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let name = |&op: &Op| self.module.op_name(op);
+        let mut whole = ops;
+        while let (half, other) = whole.split_at(whole.len() / 2)
+            && !half.is_empty()
+            && half.iter().map(name).eq(other.iter().map(name))
+        {
+            ends.push(half.len());
+            whole = half;
+        }
+        ends
     }
 
     /// Notes that `op` of block `number` uses vectors of others; whether it uses none.

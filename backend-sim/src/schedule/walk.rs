@@ -174,6 +174,7 @@ impl<'m> Walk<'m> {
                 next = run.ops.end;
                 continue;
             }
+            self.solved_up_to(next);
             next += 1;
             if self.dead(op) || self.repeated(op) {
                 continue;

@@ -6,7 +6,7 @@ use tilecast_tpu::mosaic::Op;
 
 use super::super::Region;
 use super::super::digest::Digest;
-use super::super::memo::{Run, Solved, is_vector};
+use super::super::memo::{Beginning, Run, Solved, is_vector};
 use super::{Known, Walk};
 
 /// A block that is being scheduled and will be remembered.
@@ -18,23 +18,31 @@ pub(super) struct Remembered {
     roots: Vec<usize>,
     /// Those that it read so far, by their place in the list.
     reads: Vec<usize>,
+    /// Beginnings of it that will be remembered too, by their ends in the block of the module, and their keys; the first last.
+    beginnings: Vec<(usize, u64)>,
 }
 
 impl Walk<'_> {
     /// Takes the schedule of `run` from one that was made before; false if there is none, and it is to
     /// be made, and remembered.
     pub(super) fn remember(&mut self, run: &Run) -> bool {
-        let mut hash = Digest::default();
-        let mut roots = Vec::new();
-        run.hash.hash(&mut hash);
         for &op in &run.placed {
             self.without_registers(op);
-            self.places(op, &mut roots, &mut hash);
         }
-        let key = hash.finish();
+        let mut roots = Vec::new();
+        let key = self.key(run.hash, &run.placed, &mut roots);
         let Some(Solved { region, reads }) = self.memo.get(key) else {
-            let reads = Vec::new();
-            self.remembered = Some(Remembered { key, roots, reads });
+            let beginning = |&Beginning { ops, placed, hash }: &Beginning| {
+                let key = self.key(hash, &run.placed[..placed], &mut Vec::new());
+                (run.ops.start + ops, key)
+            };
+            let beginnings = run.beginnings.iter().rev().map(beginning);
+            self.remembered = Some(Remembered {
+                key,
+                roots,
+                reads: Vec::new(),
+                beginnings: beginnings.filter(|&(_, key)| !self.memo.has(key)).collect(),
+            });
             return false;
         };
         reads
@@ -42,6 +50,32 @@ impl Walk<'_> {
             .for_each(|place| self.read[roots[place]] = true);
         self.done.regions.extend(region);
         true
+    }
+
+    /// By what a block is found that has this [hash](Run::hash) and these operations with a place; `roots` gets its memories.
+    fn key(&self, hash: u64, placed: &[Op], roots: &mut Vec<usize>) -> u64 {
+        let mut key = Digest::default();
+        hash.hash(&mut key);
+        for &op in placed {
+            self.places(op, roots, &mut key);
+        }
+        key.finish()
+    }
+
+    /// The block has been scheduled up to before operation `next`: keeps the schedule so far if that is a beginning to be
+    /// remembered.
+    pub(super) fn solved_up_to(&mut self, next: usize) {
+        let Some(Remembered {
+            beginnings, reads, ..
+        }) = &mut self.remembered
+        else {
+            return;
+        };
+        if let Some((_, key)) = beginnings.pop_if(|&mut (end, _)| end == next) {
+            let reads = reads.clone();
+            let region = self.region();
+            self.memo.insert(key, Solved { region, reads });
+        }
     }
 
     /// Keeps the schedule of a block.
