@@ -10,7 +10,7 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, Scalars};
 use crate::judge::{self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_on};
-use crate::memory::{Term, VmemLedger};
+use crate::memory::{Term, VmemLedger, internal_depends_on_body};
 use crate::pipeline::devices_per_chip;
 use crate::reuse::Known;
 use crate::schedule::{Machine, Unit};
@@ -339,12 +339,16 @@ fn kernel<K: Kernel>(
 ) -> Result<KernelReport, JudgeError> {
     let target = known.machine.target;
     let spec = launch.kernel.spec();
-    if let Some(judged) = without_module(spec, target, vmem_limit_bytes)? {
+    let vmem = VmemLedger::of_spec(spec, target, vmem_limit_bytes)?;
+    if let Some(judged) = without_module(spec, target, &vmem) {
         let mut report = KernelReport::new(spec.name().to_owned(), 0, &judged, target);
         finish(&mut report, spec, target, iterations * times);
         return Ok(report);
     }
-    let kernel = known.kernel(&launch.kernel)?;
+    let kernel = match windows_may_fit(spec, target, &vmem) {
+        true => known.kernel(&launch.kernel)?,
+        false => known.outline(spec)?,
+    };
     let bounds: Vec<i64> = spec.grid().iter().map(|axis| axis.size as i64).collect();
     let mut judged: Vec<(Grid, Judged)> = Vec::new();
     let mut total = Prediction::default();
@@ -390,28 +394,48 @@ fn kernel<K: Kernel>(
 ///
 /// Blocks are unrolled, so the module of a kernel grows with them and may be larger than the memory of this
 /// machine. The factor leaves room for second buffers that the compiler finds it does not need.
-fn without_module(
-    spec: &KernelSpec,
-    target: &'static Target,
-    vmem_limit_bytes: Option<u64>,
-) -> Result<Option<Judged>, JudgeError> {
+fn without_module(spec: &KernelSpec, target: &'static Target, vmem: &VmemLedger) -> Option<Judged> {
     const FACTOR: u64 = 2;
-    let vmem = VmemLedger::of_spec(spec, target, vmem_limit_bytes)?;
     let is_window = |term: &&Term| term.kind == TermKind::Window;
     let windows = vmem.terms.iter().filter(is_window);
     let bytes = windows.fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
     let assumptions = match spec.check_tiling(target) {
         Err(_) => Vec::new(),
         Ok(()) if bytes / FACTOR > vmem.limit_bytes => vec![WINDOWS_ALONE.into()],
-        Ok(()) => return Ok(None),
+        Ok(()) => return None,
     };
-    Ok(Some(Judged {
-        vmem,
+    Some(Judged {
+        vmem: vmem.clone(),
         steps: spec.steps(),
         cores: 1,
         time: None,
         assumptions,
-    }))
+    })
+}
+
+/// Whether the windows of a kernel may be within the limit, by the least that they take whatever the compiler finds of its
+/// grid. If not, its body matters to nothing that is said of it, unless the compiler takes VMEM of its own for what is in there.
+fn windows_may_fit(spec: &KernelSpec, target: &Target, vmem: &VmemLedger) -> bool {
+    // A core that runs one step has one buffer of everything.
+    let many = spec.steps() > cores(target);
+    let is_window = |term: &&Term| term.kind == TermKind::Window;
+    let terms = vmem.terms.iter().filter(is_window);
+    let windows = spec
+        .buffers()
+        .iter()
+        .filter_map(|named| match &named.buffer {
+            Buffer::Window { operand, .. } => Some(operand),
+            _ => None,
+        });
+    let least = terms.zip(windows).map(|(term, operand)| {
+        // A block that follows scalars alone has one buffer too.
+        match many && spec.copies(operand) > 1 {
+            true => term.bytes,
+            false => term.bytes / term.buffers as u64,
+        }
+    });
+    let bytes = least.fold(0, u64::saturating_add);
+    bytes <= vmem.limit_bytes || internal_depends_on_body(target)
 }
 
 /// Launches, steps and verdict of a report on a kernel of this library.

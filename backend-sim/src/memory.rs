@@ -422,10 +422,15 @@ fn allocations(module: &Module, block: Block, target: &Target) -> Result<Vec<Ter
     Ok(own)
 }
 
+/// Whether the compiler may need scratch of its own for what a kernel does, which it was seen to on v4 only.
+pub(crate) fn internal_depends_on_body(target: &Target) -> bool {
+    target.generation == Generation::V4
+}
+
 /// Whether the compiler needs scratch of its own: on v4, where a row of several registers is stored
 /// that was not loaded as a row.
 fn relayouts(module: &Module, signature: &Signature, target: &Target) -> bool {
-    if target.generation != Generation::V4 {
+    if !internal_depends_on_body(target) {
         return false;
     }
     let mut found = false;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Buffer, KernelSpec};
-use tilecast_tpu::lower::F32Products;
+use tilecast_tpu::lower::{F32Products, outline};
 
 use crate::judge::JudgeError;
 use crate::parts::Parts;
@@ -44,7 +44,16 @@ struct Family {
     spec: KernelSpec,
     /// For each axis, whether another number of steps makes another kernel.
     sizes_read: Vec<bool>,
+    recorded: Recorded,
     kernel: Rc<Prepared>,
+}
+
+/// What of a kernel was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recorded {
+    Body,
+    /// All but its body.
+    Outline,
 }
 
 impl Known {
@@ -64,17 +73,41 @@ impl Known {
     /// # Errors
     /// A kernel that has no module, or one that is not understood.
     pub(crate) fn kernel(&mut self, kernel: &impl Kernel) -> Result<Rc<Prepared>, JudgeError> {
-        let spec = kernel.spec();
-        if let Some(family) = self.kernels.iter().find(|family| family.has(spec)) {
+        let products = self.products;
+        self.find(kernel.spec(), Recorded::Body, || {
+            Ok(Parts::of(kernel, products)?)
+        })
+    }
+
+    /// What a module says of a kernel of that spec without its body: what its windows and scratch take.
+    ///
+    /// # Errors
+    /// As for [`Self::kernel`].
+    pub(crate) fn outline(&mut self, spec: &KernelSpec) -> Result<Rc<Prepared>, JudgeError> {
+        self.find(spec, Recorded::Outline, || {
+            Ok((outline(spec).into(), vec![false; spec.grid().len()]))
+        })
+    }
+
+    /// The kernel of that spec if it is known, else the one that `record` makes, with the axes whose sizes it reads.
+    fn find(
+        &mut self,
+        spec: &KernelSpec,
+        recorded: Recorded,
+        record: impl FnOnce() -> Result<(Parts, Vec<bool>), JudgeError>,
+    ) -> Result<Rc<Prepared>, JudgeError> {
+        let is_it = |family: &&Family| family.recorded == recorded && family.has(spec);
+        if let Some(family) = self.kernels.iter().find(is_it) {
             return Ok(family.kernel.clone());
         }
-        let (parts, sizes_read) = Parts::of(kernel, self.products)?;
+        let (parts, sizes_read) = record()?;
         let kernel = Rc::new(Prepared::new(parts, self.machine.target)?);
         self.read += 1;
         self.kernels.truncate(KEPT - 1);
         self.kernels.push_front(Family {
             spec: spec.clone(),
             sizes_read,
+            recorded,
             kernel: kernel.clone(),
         });
         Ok(kernel)

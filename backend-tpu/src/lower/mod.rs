@@ -111,17 +111,20 @@ pub fn lower_part(
     if let Some(error) = error.into_inner() {
         return Err(error);
     }
-    finish_function(&emit, region, spec);
-    for (i, argument) in signature(spec).into_iter().enumerate() {
-        if let Some((layout, operand)) = window(spec, argument) {
-            transform(&emit, i, layout, operand, spec);
-        }
-    }
     Ok(Part {
-        module: emit.finish(),
+        module: finish(emit, region, spec),
         iterations: iterations.get(),
         sizes_read: sizes_read.into_inner(),
     })
+}
+
+/// The module of a kernel of that spec that does nothing: its arguments, grid and index maps.
+pub fn outline(spec: &KernelSpec) -> Module {
+    let emit = Emitter::new(spec.name());
+    let region = emit.start_function();
+    declare_symbols(&emit, spec);
+    declare_slots(&emit, spec);
+    finish(emit, region, spec)
 }
 
 /// A function of its own: the recording is borrowed for as long as the symbols live.
@@ -268,6 +271,17 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
             memref: argument(&[], Element::DmaSemaphore, MemorySpace::Semaphore),
         },
     }
+}
+
+/// The module whose kernel has the recorded block.
+fn finish(emit: Emitter, region: Region, spec: &KernelSpec) -> Module {
+    finish_function(&emit, region, spec);
+    for (i, argument) in signature(spec).into_iter().enumerate() {
+        if let Some((layout, operand)) = window(spec, argument) {
+            transform(&emit, i, layout, operand, spec);
+        }
+    }
+    emit.finish()
 }
 
 /// Wraps the recorded block into the function, with the attributes that describe its pipeline.
