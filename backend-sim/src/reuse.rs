@@ -159,10 +159,44 @@ fn is_alike(a: &Buffer, b: &Buffer) -> bool {
 mod tests {
     use tilecast_core::DType;
     use tilecast_core::kernels::linear_ce::{LinearCe, Options, Strategy};
+    use tilecast_core::program::Kernel;
     use tilecast_core::target::Target;
 
+    use crate::judge::{JudgeError, cores};
+    use crate::kernel::{scalars, visit};
     use crate::op::Request;
     use crate::tune::Space;
+
+    #[test]
+    fn the_outline_of_a_kernel_takes_what_the_kernel_takes() {
+        for (target, vocab) in [("v5e", 65536), ("v5p", 50000), ("v7x", 50000)] {
+            let problem = LinearCe::new(2000, 512, vocab, DType::Bf16, Options::default()).unwrap();
+            let target = Target::by_name(target).unwrap();
+            let request = Request::new(problem, target, 1, None).unwrap();
+            let mut known = request.nothing_known();
+            let space = Space::new(&request, [false, true], [None; 2], &Strategy::ALL);
+            for &plan in space.backward.iter().take(25) {
+                let program = request.backward_program(plan).unwrap();
+                let compared = visit::<_, JudgeError>(program.steps(), [1, 1], &mut |launch, _| {
+                    let kernels = [
+                        known.kernel(&launch.kernel)?,
+                        known.outline(launch.kernel.spec())?,
+                    ];
+                    let [whole, outline] = kernels.map(|kernel| {
+                        let scalars = scalars(launch, 0);
+                        let grid = kernel
+                            .grid(kernel.bounds(), &scalars, cores(target))
+                            .unwrap();
+                        let vmem = kernel.ledger(&grid, |_| false, None).unwrap();
+                        (vmem, grid.steps(), grid.cores, grid.assumptions)
+                    });
+                    assert_eq!(outline, whole, "{} {plan:?}", target.name);
+                    Ok(())
+                });
+                compared.unwrap();
+            }
+        }
+    }
 
     #[test]
     fn a_kernel_known_before_is_judged_as_if_it_were_new() {

@@ -350,11 +350,18 @@ mod tests {
         let machine = Machine::new(target);
         let shared = Memo::default();
         let mut alone = 0;
-        for (h, v, vocab) in [(256, 256, 2048), (256, 256, 2000), (512, 256, 2000)] {
+        // Blocks of 512 rows begin with those of 256 and 128.
+        for (b, h, v, vocab) in [
+            (512, 256, 256, 2048),
+            (256, 256, 256, 2048),
+            (128, 256, 256, 2048),
+            (256, 256, 256, 2000),
+            (256, 512, 256, 2000),
+        ] {
             let options = Options::default();
             let problem = LinearCe::new(1024, 1024, vocab, DType::Bf16, options).unwrap();
             for strategy in Strategy::ALL {
-                let blocks = Blocks { b: 256, h, v };
+                let blocks = Blocks { b, h, v };
                 let schedule = Schedule {
                     forward: blocks,
                     backward: blocks,
