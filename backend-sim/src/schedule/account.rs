@@ -63,18 +63,14 @@ impl Account {
 
     /// What `registers` registers do not hold.
     pub(crate) fn pressure(&self, registers: f64) -> Pressure {
-        let mut events: Vec<u128> = Vec::with_capacity(2 * self.entries.len());
         let (mut held, mut squared) = (0.0_f64, 0.0_f64);
         for entry in self.entries.iter().filter(|entry| entry.used) {
-            events.push(event(entry.born, entry.registers));
-            events.push(event(entry.dies, -entry.registers));
             let life = entry.dies - entry.born;
             held += f64::from(entry.registers) * life;
             squared += f64::from(entry.registers) * life * life;
         }
-        events.sort_unstable();
         let (mut live, mut peak, mut excess, mut last) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
-        for (at, change) in events.into_iter().map(time_and_change) {
+        for (at, change) in self.events().into_iter().map(time_and_change) {
             excess += (live - registers).max(0.0) * (at - last);
             last = at;
             live += f64::from(change);
@@ -86,6 +82,42 @@ impl Account {
             peak,
             spilled: excess / life.max(1.0),
         }
+    }
+
+    /// Births and deaths in order. They are dealt to short intervals of time first, each of which is sorted: a block has
+    /// many of them, spread over all of its time.
+    fn events(&self) -> Vec<u128> {
+        let used = || self.entries.iter().filter(|entry| entry.used);
+        let intervals = used().count().max(1);
+        let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
+        let per_cycle = intervals as f64 / end;
+        let interval = |at: f64| ((at * per_cycle) as usize).min(intervals - 1);
+        let mut ends = vec![0_u32; intervals];
+        for entry in used() {
+            ends[interval(entry.born)] += 1;
+            ends[interval(entry.dies)] += 1;
+        }
+        let mut before = 0;
+        for end in &mut ends {
+            let count = std::mem::replace(end, before);
+            before += count;
+        }
+        let mut events = vec![0; before as usize];
+        let mut deal = |at: f64, change: f32| {
+            let next = &mut ends[interval(at)];
+            events[*next as usize] = event(at, change);
+            *next += 1;
+        };
+        for entry in used() {
+            deal(entry.born, entry.registers);
+            deal(entry.dies, -entry.registers);
+        }
+        let mut start = 0;
+        for end in ends {
+            events[start..end as usize].sort_unstable();
+            start = end as usize;
+        }
+        events
     }
 }
 
