@@ -217,3 +217,70 @@ fn binary(f: expr::Binary) -> Binary {
         expr::Binary::Min => Binary::Min,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leaf 0 is 7 everywhere, leaf 1 counts from -3; with `knows` they say so.
+    struct Given {
+        knows: bool,
+    }
+
+    impl Leaves<usize> for Given {
+        fn load(&self, leaf: &usize, out: &mut [f32]) {
+            (out.iter_mut().zip(-3_i8..)).for_each(|(out, i)| *out = [7.0, f32::from(i)][*leaf]);
+        }
+
+        fn load_int(&self, leaf: &usize, out: &mut [i32]) {
+            (out.iter_mut().zip(-3..)).for_each(|(out, i)| *out = [7, i][*leaf]);
+        }
+
+        fn constant(&self, leaf: &usize) -> Option<f32> {
+            (self.knows && *leaf == 0).then_some(7.0)
+        }
+
+        fn progression(&self, leaf: &usize) -> Option<[i64; 2]> {
+            self.knows.then_some([[7, 0], [-3, 1]][*leaf])
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_leaves_changes_no_value() {
+        let real = |leaf: usize| Expr::leaf(leaf);
+        let [same, counts] = [0, 1].map(Int::Leaf);
+        let mut masks = vec![
+            real(0).equals(7.0),
+            real(0).less_than(7.0),
+            real(1).less_than(2.0),
+            same.equals(counts),
+            counts.less_than(same),
+            same.less_than(counts),
+        ];
+        for edge in [-9, -3, 0, 4, 11, 12, 40] {
+            let edge = Int::Constant(edge);
+            masks.extend([
+                counts.equals(edge),
+                counts.less_than(edge),
+                same.equals(edge),
+            ]);
+        }
+        let negated: Vec<_> = masks.iter().cloned().map(|mask| !mask).collect();
+        masks.extend(negated);
+        let pairs = masks.iter().flat_map(|a| masks.iter().map(move |b| (a, b)));
+        let both: Vec<_> = pairs.map(|(a, b)| a.clone().and(b.clone())).collect();
+        masks.extend(both);
+        let (mut runs, count) = (0, masks.len());
+        for mask in masks {
+            runs += usize::from(run(&mask, &Given { knows: true }, 15).is_some());
+            let value = mask.select(real(1) * real(0), real(1) - real(0));
+            let [known, unknown] = [true, false].map(|knows| {
+                let mut strip = [f32::NAN; 15];
+                evaluate(Simd::detect(), &value, &Given { knows }, &mut strip);
+                strip
+            });
+            assert_eq!(known, unknown, "{value:?}");
+        }
+        assert!(runs > count / 2, "{runs} of {count} are runs");
+    }
+}
