@@ -4,7 +4,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
-use tilecast::{Cpu, DType, Gradient, Kept, Schedule, Stored, Strategy};
+use tilecast::{Cpu, DType, Gradient, InDw, Kept, Schedule, Stored, Strategy};
 
 use super::cases::Case;
 use super::compare::Errors;
@@ -84,7 +84,10 @@ fn run_on_cpu(
             let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
             let chunk_rows = 2 * schedule.backward.b;
             let chunk_columns = schedule.chunk_columns;
-            let in_dw = Stored::fits_in_dw(inputs.problem.head(), schedule.backward);
+            let head = inputs.problem.head();
+            // Of no use to a delta in f32 is what else there may be a place for.
+            let in_dw =
+                InDw::of(head) == Some(InDw::Logits) && Stored::fits_in_dw(head, schedule.backward);
             let ways = [
                 Some(("stored", Kept::Rows { chunk_rows })),
                 in_dw.then_some(("stored in dw", Kept::InDw { chunk_columns })),
