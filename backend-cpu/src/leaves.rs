@@ -1,6 +1,7 @@
 //! The values of an expression's leaves inside a kernel.
 
 use tilecast_core::expr::Leaf;
+use tilecast_core::view::Rows;
 
 use crate::evaluate::Leaves;
 use crate::tiles::{CpuTiles, range};
@@ -12,14 +13,21 @@ pub(crate) struct AlongRow<'t, 's, 'a> {
     pub(crate) column: usize,
 }
 
+impl AlongRow<'_, '_, '_> {
+    fn real(&self, rows: &Rows<i64>) -> f32 {
+        self.tiles.vector(rows.buffer)[range(&rows.span)][self.row]
+    }
+
+    fn integer(&self, rows: &Rows<i64>) -> i32 {
+        self.tiles.integers(rows.buffer)[range(&rows.span)][self.row]
+    }
+}
+
 impl Leaves<Leaf<i64>> for AlongRow<'_, '_, '_> {
     fn load(&self, leaf: &Leaf<i64>, out: &mut [f32]) {
         match leaf {
             Leaf::Tile(tile) => self.tiles.read_row(tile, self.row, self.column, out),
-            Leaf::Rows(rows) => {
-                let vector = self.tiles.vector(rows.buffer);
-                out.fill(vector[range(&rows.span)][self.row]);
-            }
+            Leaf::Rows(rows) => out.fill(self.real(rows)),
             Leaf::Columns(columns) => {
                 let vector = self.tiles.vector(columns.buffer);
                 out.copy_from_slice(&vector[range(&columns.span)][self.column..][..out.len()]);
@@ -30,10 +38,7 @@ impl Leaves<Leaf<i64>> for AlongRow<'_, '_, '_> {
 
     fn load_int(&self, leaf: &Leaf<i64>, out: &mut [i32]) {
         match leaf {
-            Leaf::Rows(rows) => {
-                let vector = self.tiles.integers(rows.buffer);
-                out.fill(vector[range(&rows.span)][self.row]);
-            }
+            Leaf::Rows(rows) => out.fill(self.integer(rows)),
             Leaf::Column(first) => {
                 let first = first.unwrap_or(0) as i32 + self.column as i32;
                 (out.iter_mut().zip(first..)).for_each(|(out, column)| *out = column);
@@ -44,17 +49,14 @@ impl Leaves<Leaf<i64>> for AlongRow<'_, '_, '_> {
 
     fn constant(&self, leaf: &Leaf<i64>) -> Option<f32> {
         match leaf {
-            Leaf::Rows(rows) => Some(self.tiles.vector(rows.buffer)[range(&rows.span)][self.row]),
+            Leaf::Rows(rows) => Some(self.real(rows)),
             _ => None,
         }
     }
 
     fn progression(&self, leaf: &Leaf<i64>) -> Option<[i64; 2]> {
         match leaf {
-            Leaf::Rows(rows) => {
-                let value = self.tiles.integers(rows.buffer)[range(&rows.span)][self.row];
-                Some([i64::from(value), 0])
-            }
+            Leaf::Rows(rows) => Some([i64::from(self.integer(rows)), 0]),
             Leaf::Column(first) => Some([first.unwrap_or(0) + self.column as i64, 1]),
             _ => None,
         }

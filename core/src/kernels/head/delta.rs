@@ -3,7 +3,7 @@
 
 use super::blocks::{Blocks, Chunks};
 use super::chunk::{ChunkArray, updated_array};
-use super::exponentials;
+use super::exponentials::FromExponentials;
 use super::logits::{Logits, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
@@ -155,7 +155,7 @@ pub struct StoredDelta {
     chunk: ScalarsRef,
     coefficients: Coefficients,
     /// Given if exponentials are stored in the place of logits.
-    exponentials: Option<exponentials::Stored>,
+    exponentials: Option<FromExponentials>,
     logits: TileRef,
     delta: TileRef,
 }
@@ -192,18 +192,14 @@ impl StoredDelta {
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
-        let row_block = match cut {
-            Cut::Rows => BlockIndex::from(rows) + chunk.at(0),
-            Cut::Columns(_) => rows.into(),
-        };
-        let column_block = match cut {
-            Cut::Rows => columns.into(),
-            Cut::Columns(_) => BlockIndex::from(columns) + chunk.at(0),
+        let [row_block, column_block]: [BlockIndex; 2] = match cut {
+            Cut::Rows => [BlockIndex::from(rows) + chunk.at(0), columns.into()],
+            Cut::Columns(_) => [rows.into(), BlockIndex::from(columns) + chunk.at(0)],
         };
         let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
         let coefficients = coefficients(per_row);
         let exponentials = (cut == Cut::Columns(InDw::Exponentials))
-            .then(|| exponentials::Stored::declare(per_row, head, blocks, column_block.clone()));
+            .then(|| FromExponentials::declare(per_row, head, blocks, column_block.clone()));
         let [logits, delta] = match cut {
             Cut::Rows => {
                 let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);

@@ -83,11 +83,7 @@ impl Exponentials {
         let reference = self.references.span(rows);
         t.finish_logsumexp(reference, statistics.stats.span(rows));
         let reference = || Expr::leaf(Leaf::Rows(reference));
-        let scaled = match statistics.scale == 1.0 {
-            true => Expr::leaf(logits),
-            false => Expr::leaf(logits) * statistics.scale,
-        };
-        let value = (scaled - reference()).exp();
+        let value = (Expr::leaf(logits) * statistics.scale - reference()).exp();
         // No column so far but such of -inf.
         let value = reference().equals(f32::NEG_INFINITY).select(0.0, value);
         t.element_wise(self.values.rows(rows), value);
@@ -96,7 +92,7 @@ impl Exponentials {
 
 /// What the backward pass makes delta of, besides the exponentials.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
+pub(super) struct FromExponentials {
     references: RowsRef,
     label_logit: RowsRef,
     /// Of an exponential in delta.
@@ -105,7 +101,7 @@ pub(super) struct Stored {
     at_label: RowsRef,
 }
 
-impl Stored {
+impl FromExponentials {
     /// Declares inputs for what a block at `columns` is relative to and for the logits of the labels.
     pub(super) fn declare(
         rows: &mut PerRow<'_>,
@@ -125,10 +121,10 @@ impl Stored {
     /// Computes delta at the labels, once the coefficients are there.
     pub(super) fn prepare<T: TileOps>(&self, t: &T, coefficients: &Coefficients) {
         let label_logit = Expr::leaf(self.label_logit) * coefficients.scale;
-        let value = self.through_softmax(coefficients, label_logit)
-            - Expr::leaf(one_hot(coefficients)[1])
-            - uniform(coefficients);
-        compute(t, &alloc::vec![(self.at_label, value)]);
+        let value =
+            self.through_softmax(coefficients, label_logit) - Expr::leaf(one_hot(coefficients)[1]);
+        let value = minus_uniform(value, coefficients, Expr::leaf);
+        compute(t, &[(self.at_label, value)]);
     }
 
     /// Writes delta of a block whose first column is `first_column`.
@@ -140,17 +136,13 @@ impl Stored {
         first_column: T::Index,
     ) {
         let factor = self.through_softmax(coefficients, Expr::leaf(self.references));
-        compute(t, &alloc::vec![(self.factor, factor)]);
+        compute(t, &[(self.factor, factor)]);
         let leaf = |rows: RowsRef| Expr::leaf(Leaf::Rows(rows.into()));
         let factor = || leaf(self.factor);
         // What a row that does not count has stored may be no number.
         let value = Expr::leaf(exponentials) * factor();
         let value = factor().equals(0.0).select(0.0, value);
-        let uniform = coefficients.uniform.map(leaf);
-        let value = match uniform {
-            Some(uniform) => value - uniform,
-            None => value,
-        };
+        let value = minus_uniform(value, coefficients, leaf);
         let column = Int::Leaf(Leaf::Column(Some(first_column)));
         let label = Int::Leaf(Leaf::Rows(one_hot(coefficients)[0].into()));
         t.element_wise(out, column.equals(label).select(leaf(self.at_label), value));
@@ -168,6 +160,14 @@ fn one_hot(coefficients: &Coefficients) -> [RowsRef; 2] {
     coefficients.one_hot.expect("a loss of labels")
 }
 
-fn uniform(coefficients: &Coefficients) -> Expr<RowsRef> {
-    coefficients.uniform.map_or(Expr::constant(0.0), Expr::leaf)
+/// `value - U`, with `U` as `leaf`.
+fn minus_uniform<L>(
+    value: Expr<L>,
+    coefficients: &Coefficients,
+    leaf: impl Fn(RowsRef) -> Expr<L>,
+) -> Expr<L> {
+    match coefficients.uniform {
+        Some(uniform) => value - leaf(uniform),
+        None => value,
+    }
 }

@@ -48,7 +48,7 @@ struct StoredLogits {
 
 impl StoredLogits {
     /// The block that is left, of the one of logits.
-    fn from(self, logits: TileRef) -> TileRef {
+    fn block(self, logits: TileRef) -> TileRef {
         self.exponentials.map_or(logits, |made| made.values)
     }
 }
@@ -83,8 +83,8 @@ impl Forward {
     }
 
     /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
-    /// of rows, the scalar operand is the chunk's first row block. If exponentials are left, what they are relative to is the
-    /// next operand, and the logits of the labels are the last.
+    /// of rows, the scalar operand is the chunk's first row block. If exponentials are left, the next operands are what
+    /// they are relative to and the logits of the labels.
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -139,10 +139,11 @@ impl Forward {
             }
         });
         let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
+        let exponentials = stored.and_then(|stored| stored.exponentials);
+        let label_logit_out = exponentials.map(|_| per_row.output("label_logit"));
         let mut ending = ending(per_row);
-        if stored.is_some_and(|stored| stored.exponentials.is_some()) {
+        if let Some(out) = label_logit_out {
             let label_logit = ending.statistics.label_logit.expect("a loss of labels");
-            let out = per_row.output("label_logit");
             ending.results.push((out, Expr::leaf(label_logit)));
         }
         Ok(Self {
@@ -162,7 +163,7 @@ impl Forward {
         let is_stored = t.less_than(column, t.index(stored.column_blocks as i64));
         t.when(t.and(t.is_last(self.hidden), is_stored), || {
             let to = stored.to.block([t.program_id(self.rows), column]);
-            let from = stored.from(self.logits.values);
+            let from = stored.block(self.logits.values);
             t.start_copy(Direction::Store, to, from, stored.copied);
             t.wait(Direction::Store, to, from, stored.copied);
         });

@@ -75,7 +75,7 @@ impl<'s> PerRow<'s> {
 }
 
 /// Computes vectors for all rows of a step.
-pub(super) fn compute<T: TileOps>(t: &T, vectors: &RowWise) {
+pub(super) fn compute<T: TileOps>(t: &T, vectors: &[(RowsRef, Expr<RowsRef>)]) {
     for (out, value) in vectors {
         t.row_wise(
             *out,

@@ -251,16 +251,20 @@ where
         let store = in_dw.map(|what| Store::InDw(what, column_blocks));
         let forward = Forward::storing(names.forward, head, blocks, sub_tile, store, self.ending)?;
         let dw = in_dw.map(|_| gradients.dw);
-        let vectors = (in_dw == Some(InDw::Exponentials)).then(|| {
-            let mut vector = |name, dims| program.array(Role::Temporary, name, DType::F32, dims);
-            let references = vector("references", References::new(head, blocks).dims);
-            [references, vector("label_logit", [head.tokens])]
-        });
-        let [references, label_logit] = [0, 1].map(|i| vectors.map(|vectors| vectors[i]));
-        let operands = self.inputs.operands().chain(dw).chain(references);
+        let of_exponentials = match in_dw {
+            Some(InDw::Exponentials) => alloc::vec![
+                ("references", References::new(head, blocks).dims),
+                ("label_logit", [head.tokens]),
+            ],
+            _ => Vec::new(),
+        };
+        let vector = |(name, dims)| program.array(Role::Temporary, name, DType::F32, dims);
+        let of_exponentials: Vec<_> = of_exponentials.into_iter().map(vector).collect();
+        let operands = self.inputs.operands().chain(dw);
+        let operands = operands.chain(of_exponentials.iter().copied());
         program.push(launch(
             HeadKernel::Forward(Box::new(forward)),
-            operands.chain(self.forward_vectors).chain(label_logit),
+            operands.chain(self.forward_vectors),
             [],
         ))?;
         let inputs = self.inputs;
@@ -276,7 +280,6 @@ where
                 coefficients,
             )?;
             let delta = HeadKernel::StoredDelta(Box::new(delta));
-            let of_exponentials = [references, label_logit].into_iter().flatten();
             let operands = vectors.iter().copied().chain(of_exponentials);
             let operands = operands.chain([gradients.dw]).collect();
             pass.add(program, stored, delta, operands)?;
