@@ -1,7 +1,6 @@
 //! What one kernel of an op needs and how long it takes.
 
 use thiserror::Error;
-use tilecast_core::budget::TermKind;
 use tilecast_core::program::{Kernel, Launch, Program, Step};
 use tilecast_core::spec::{Buffer, KernelSpec};
 use tilecast_core::target::Target;
@@ -10,7 +9,7 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::grid::{Grid, Scalars};
 use crate::judge::{self, JudgeError, Judged, KernelTime, WINDOWS_ALONE, cores, judge, judge_on};
-use crate::memory::{Term, VmemLedger, internal_depends_on_body};
+use crate::memory::{VmemLedger, internal_depends_on_body};
 use crate::pipeline::devices_per_chip;
 use crate::reuse::Known;
 use crate::schedule::{Machine, Unit};
@@ -396,9 +395,9 @@ fn kernel<K: Kernel>(
 /// machine. The factor leaves room for second buffers that the compiler finds it does not need.
 fn without_module(spec: &KernelSpec, target: &'static Target, vmem: &VmemLedger) -> Option<Judged> {
     const FACTOR: u64 = 2;
-    let is_window = |term: &&Term| term.kind == TermKind::Window;
-    let windows = vmem.terms.iter().filter(is_window);
-    let bytes = windows.fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
+    let bytes = vmem
+        .windows()
+        .fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
     let assumptions = match spec.check_tiling(target) {
         Err(_) => Vec::new(),
         Ok(()) if bytes / FACTOR > vmem.limit_bytes => vec![WINDOWS_ALONE.into()],
@@ -418,8 +417,6 @@ fn without_module(spec: &KernelSpec, target: &'static Target, vmem: &VmemLedger)
 fn windows_may_fit(spec: &KernelSpec, target: &Target, vmem: &VmemLedger) -> bool {
     // A core that runs one step has one buffer of everything.
     let many = spec.steps() > cores(target);
-    let is_window = |term: &&Term| term.kind == TermKind::Window;
-    let terms = vmem.terms.iter().filter(is_window);
     let windows = spec
         .buffers()
         .iter()
@@ -427,7 +424,7 @@ fn windows_may_fit(spec: &KernelSpec, target: &Target, vmem: &VmemLedger) -> boo
             Buffer::Window { operand, .. } => Some(operand),
             _ => None,
         });
-    let least = terms.zip(windows).map(|(term, operand)| {
+    let least = vmem.windows().zip(windows).map(|(term, operand)| {
         // A block that follows scalars alone has one buffer too.
         match many && spec.copies(operand) > 1 {
             true => term.bytes,

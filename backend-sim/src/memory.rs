@@ -223,6 +223,12 @@ impl Allocations {
 }
 
 impl VmemLedger {
+    /// The windows, in the order of the operands.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = &Term> {
+        let is_window = |term: &&Term| term.kind == TermKind::Window;
+        self.terms.iter().filter(is_window)
+    }
+
     /// The ledger of a kernel that has no module yet, from its specification.
     ///
     /// # Errors

@@ -167,14 +167,21 @@ mod tests {
     use crate::op::Request;
     use crate::tune::Space;
 
+    /// A problem on a target, and what is searched for it.
+    fn searched(target: &str, vocab: usize) -> (Request<LinearCe>, Space) {
+        let problem = LinearCe::new(2000, 512, vocab, DType::Bf16, Options::default()).unwrap();
+        let target = Target::by_name(target).unwrap();
+        let request = Request::new(problem, target, 1, None).unwrap();
+        let space = Space::new(&request, [false, true], [None; 2], &Strategy::ALL);
+        (request, space)
+    }
+
     #[test]
     fn the_outline_of_a_kernel_takes_what_the_kernel_takes() {
         for (target, vocab) in [("v5e", 65536), ("v5p", 50000), ("v7x", 50000)] {
-            let problem = LinearCe::new(2000, 512, vocab, DType::Bf16, Options::default()).unwrap();
-            let target = Target::by_name(target).unwrap();
-            let request = Request::new(problem, target, 1, None).unwrap();
+            let (request, space) = searched(target, vocab);
             let mut known = request.nothing_known();
-            let space = Space::new(&request, [false, true], [None; 2], &Strategy::ALL);
+            let cores = cores(known.machine.target);
             for &plan in space.backward.iter().take(25) {
                 let program = request.backward_program(plan).unwrap();
                 let compared = visit::<_, JudgeError>(program.steps(), [1, 1], &mut |launch, _| {
@@ -184,13 +191,11 @@ mod tests {
                     ];
                     let [whole, outline] = kernels.map(|kernel| {
                         let scalars = scalars(launch, 0);
-                        let grid = kernel
-                            .grid(kernel.bounds(), &scalars, cores(target))
-                            .unwrap();
+                        let grid = kernel.grid(kernel.bounds(), &scalars, cores).unwrap();
                         let vmem = kernel.ledger(&grid, |_| false, None).unwrap();
                         (vmem, grid.steps(), grid.cores, grid.assumptions)
                     });
-                    assert_eq!(outline, whole, "{} {plan:?}", target.name);
+                    assert_eq!(outline, whole, "{target} {plan:?}");
                     Ok(())
                 });
                 compared.unwrap();
@@ -201,11 +206,8 @@ mod tests {
     #[test]
     fn a_kernel_known_before_is_judged_as_if_it_were_new() {
         for (target, vocab) in [("v5e", 65536), ("v5p", 50000), ("v6e", 50000)] {
-            let problem = LinearCe::new(2000, 512, vocab, DType::Bf16, Options::default()).unwrap();
-            let target = Target::by_name(target).unwrap();
-            let request = Request::new(problem, target, 1, None).unwrap();
+            let (request, space) = searched(target, vocab);
             let mut known = request.nothing_known();
-            let space = Space::new(&request, [false, true], [None; 2], &Strategy::ALL);
             let mut read_alone = 0;
             // All chunk sizes of the same blocks follow each other.
             for &plan in space.backward.iter().skip(25).take(50) {
@@ -213,7 +215,7 @@ mod tests {
                 let mut alone = request.nothing_known();
                 let again = request.judge(program(), &mut known).unwrap().kernels;
                 let anew = request.judge(program(), &mut alone).unwrap().kernels;
-                assert_eq!(again, anew, "{} {plan:?}", target.name);
+                assert_eq!(again, anew, "{target} {plan:?}");
                 read_alone += alone.read;
             }
             let read = known.read;
