@@ -1,9 +1,10 @@
 """Compiles what `tilecast emit` writes with the real TPU compiler, for every cell of a matrix.
 
-    compile_matrix.py --tilecast PATH --libtpu FILE [--filter TEXT] [--jobs N]
+    compile_matrix.py --tilecast PATH --libtpu FILE [--once] [--filter TEXT] [--jobs N]
 
 A cell is an op, a target, a pass or backward strategy, a type and a shape; block sizes are those the library chooses. Each is
 emitted as StableHLO and compiled ahead of time, without a TPU, by `tilecast compile` (built with the feature `pjrt`).
+With --once every pass is compiled once for each target and type, and the shapes take turns.
 One line per cell: VMEM used by its kernels, the limit they ask for, seconds. Exit code 1 if any cell does not compile.
 """
 import argparse
@@ -117,16 +118,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilecast", default="target/release/tilecast")
     parser.add_argument("--libtpu", required=True)
+    parser.add_argument("--once", action="store_true")
     parser.add_argument("--filter", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     cells = [
         (op, target, part, dtype, shape)
         for op, (parts, shapes) in PLANS.items()
-        for dtype in DTYPES
-        for shape in shapes
-        for part in parts
-        for target in TARGETS
+        for d, dtype in enumerate(DTYPES)
+        for s, shape in enumerate(shapes)
+        for p, part in enumerate(parts)
+        for t, target in enumerate(TARGETS)
+        if not options.once or (d + p + t) % len(shapes) == s
     ]
     words = options.filter.split()
     cells = [c for c in cells if all(word in " ".join(map(str, c)) for word in words)]
