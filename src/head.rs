@@ -46,11 +46,7 @@ impl<'a> Head<'a> {
             x,
             w,
             bias: None,
-            options: HeadOptions {
-                // Gradients in bf16 are then rounded once.
-                delta_dtype: Some(DType::F32),
-                ..HeadOptions::default()
-            },
+            options: HeadOptions::default(),
             schedule: None,
         }
     }
@@ -68,7 +64,8 @@ impl<'a> Head<'a> {
         self
     }
 
-    /// Type in which a streaming backward holds the gradient of the logits between its products; f32 by default.
+    /// Type in which a streaming backward holds the gradient of the logits between its products; that of the inputs by
+    /// default.
     pub fn delta_dtype(mut self, dtype: DType) -> Self {
         self.options.delta_dtype = Some(dtype);
         self

@@ -316,9 +316,9 @@ impl<'a> LinearCe<'a> {
         self
     }
 
-    /// Type in which a streaming backward holds the gradient of the logits between its products.
-    /// By default f32, so that bf16 gradients are rounded once; bf16 takes half the memory, and half
-    /// the time on processors with fast bf16 products.
+    /// Type in which a streaming backward holds the gradient of the logits between its products: that of the
+    /// inputs by default. With f32 of bf16 inputs the gradients are rounded once, at up to twice the memory and the
+    /// time on processors with fast bf16 products.
     pub fn delta_dtype(mut self, dtype: DType) -> Self {
         self.options.delta_dtype = Some(dtype);
         self
@@ -463,7 +463,6 @@ impl<'a> LinearCe<'a> {
         let options = Options {
             bias: self.bias.is_some(),
             weight: self.weight.is_some(),
-            delta_dtype: self.options.delta_dtype.or(Some(DType::F32)),
             ..self.options
         };
         let problem = kernel::LinearCe::new(b, h, v, dtype, options)?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory) or
-//! `bf16-delta` (the same with the gradient of the logits rounded to bf16). The answer is the time in seconds and a number
+//! `f32-delta` (the same with the gradient of the logits in f32, of bf16 inputs). The answer is the time in seconds and a number
 //! to check: the sum of the losses, or that of the sizes of the first row of `dx`. On Linux the line `memory` asks for two
 //! numbers of bytes: the most that was resident since it was asked last, and what is now.
 
@@ -52,7 +52,7 @@ where
             continue;
         }
         let loss = match what.as_str() {
-            "bf16-delta" => loss.clone().delta_dtype(DType::Bf16),
+            "f32-delta" => loss.clone().delta_dtype(DType::F32),
             _ => loss.clone(),
         };
         let start = Instant::now();

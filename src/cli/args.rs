@@ -216,26 +216,12 @@ pub(crate) struct LossArgs {
     /// Type of the gradients [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) grad_dtype: Option<DType>,
-    /// Type in which the streaming backward holds the gradient of the logits [default: f32 to run on
-    /// a CPU, that of the inputs on a TPU]
+    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) delta_dtype: Option<DType>,
 }
 
 impl LossArgs {
-    /// With what is the default on `backend`.
-    pub(crate) fn on(self, backend: Backend) -> Self {
-        let delta_dtype = match backend {
-            // As the library does: gradients in bf16 are then rounded once.
-            Backend::Cpu => self.delta_dtype.or(Some(DType::F32)),
-            _ => self.delta_dtype,
-        };
-        Self {
-            delta_dtype,
-            ..self
-        }
-    }
-
     /// The head, with or without a bias.
     pub(crate) fn head(&self, bias: bool) -> HeadOptions {
         HeadOptions {

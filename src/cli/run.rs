@@ -249,7 +249,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
 fn compute(args: &Args) -> Result<String, CliError> {
     let cpu = args.machine.cpu()?;
     let output = Output::new(&args.output)?;
-    let unread = Inputs::open(&args.input, &args.loss.on(args.backend))?;
+    let unread = Inputs::open(&args.input, &args.loss)?;
     for name in unread.unknown_names() {
         warn(format_args!(
             "tensor {name} is not one that linear-ce reads"

@@ -7,8 +7,8 @@
 
 All run with as many threads on the same numbers. The contenders are those of linear_torch.py and linear_jax.py; one that cannot run is
 named with the reason.
-`forward` is the losses alone, `both` losses and gradients of both operands in new memory. `bf16-delta` is `both` with the
-gradient of the logits rounded to bf16, as PyTorch's is; by default ours keeps it in f32. The results are compared as well,
+`forward` is the losses alone, `both` losses and gradients of both operands in new memory. `f32-delta` is `both` with the
+gradient of the logits kept in f32; by default ours rounds it to bf16 for bf16 inputs, as PyTorch does. The results are compared as well,
 and that is all that --smoke is for: it runs once on small problems and says nothing about times. Exit code 1 if results
 differ. What they allocate is in memory_linear.py, how far off they are in accuracy_linear.py.
 """
@@ -37,7 +37,7 @@ def compare(binary, shape, dtype, threads, rounds):
         # PyTorch's chunks add the losses up in the type of the inputs.
         tolerances = dict.fromkeys(peers, TOLERANCE[dtype]) | {"chunks": 2 * TOLERANCE[dtype]}
         print(header(peers))
-        gradients = ("both", "bf16-delta") if dtype == "bf16" else ("both",)
+        gradients = ("both", "f32-delta") if dtype == "bf16" else ("both",)
         for whats in (("forward",), gradients):
             found = in_turn(
                 "linear-ce",

@@ -47,7 +47,7 @@ def measure(binary, shape, dtype, threads):
     gradients = (tokens + vocab) * hidden * BYTES[dtype]
     print(f"B={tokens} H={hidden} V={vocab} {dtype}, {threads} thread(s), MiB; logits in f32 are {tokens * vocab / 2**18:.1f}")
     columns = {}
-    whats = ("forward", "both", "bf16-delta") if dtype == "bf16" else ("forward", "both")
+    whats = ("forward", "both", "f32-delta") if dtype == "bf16" else ("forward", "both")
     for what in whats:
         with Peer(binary, *shape, dtype, threads, **ENVIRONMENT) as peer:
             columns["ours", what] = peak_mib(peer, what, 0 if what == "forward" else gradients)

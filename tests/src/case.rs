@@ -128,7 +128,7 @@ impl Case {
 
     /// The type in which the library holds delta for this case when it streams.
     pub fn delta_dtype(&self) -> DType {
-        self.options.delta_dtype.unwrap_or(DType::F32)
+        self.options.delta_dtype.unwrap_or(self.dtype)
     }
 
     /// The numbers. `x`, `w` and `bias` have random signs; a quarter of the weights are 0 and a

@@ -1,8 +1,8 @@
 //! The column of the simulator: the printed Mosaic text of every kernel, read back and interpreted.
 
 use half::bf16;
-use tilecast::{DType, Options, Schedule, Strategy};
-use tilecast_core::kernels::linear_ce::{HeadError, LinearCe};
+use tilecast::{DType, Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_sim::execute::{Array, ExecuteError, Options as Execute};
 use tilecast_sim::interpretation::{
     Interpretation, default_target, delta_operand_dtype, multiplications, raised, smallest_schedule,
@@ -52,7 +52,7 @@ fn run(
     strategy: Strategy,
     data: &Data,
 ) -> Result<Outputs, Box<dyn std::error::Error>> {
-    let problem = problem(case)?;
+    let problem = case.problem();
     let schedule = Simulated::schedule(case, strategy);
     let arrays = arrays(case, data)?;
     let kernels = Interpretation::new(&problem, &schedule, true)?;
@@ -60,16 +60,6 @@ fn run(
     let mut found = kernels.forward(&arrays, &options)?;
     found.extend(kernels.backward(&arrays, &found, &options)?);
     Ok(outputs(&problem, &found, strategy))
-}
-
-/// The op of a case, with the type of delta that the library takes.
-pub(crate) fn problem(case: &Case) -> Result<LinearCe, HeadError> {
-    let [b, h, v] = case.shape;
-    let options = Options {
-        delta_dtype: Some(case.delta_dtype()),
-        ..case.options
-    };
-    LinearCe::new(b, h, v, case.dtype, options)
 }
 
 /// The inputs of both passes, by name.

@@ -71,10 +71,8 @@ impl<B: Stores> Backend for Storing<B> {
 
     fn skips(&self, case: &Case) -> Option<&'static str> {
         let fits = || -> Result<bool, String> {
-            // With the type of delta that is run.
-            let problem = simulated::problem(case).map_err(|error| error.to_string())?;
             let blocks = self.stored(case)?.blocks;
-            Ok(Stored::fits_in_dw(problem.head(), blocks))
+            Ok(Stored::fits_in_dw(case.problem().head(), blocks))
         };
         self.on.skips(case).or_else(|| {
             let has_no_place = self.in_dw && fits() != Ok(true);
@@ -136,7 +134,7 @@ impl Stores for Simulated {
         data: &Data,
     ) -> Result<Outputs, String> {
         let run = || -> Result<_, Box<dyn std::error::Error>> {
-            let problem = simulated::problem(case)?;
+            let problem = case.problem();
             let program = problem.forward_and_backward_stored(&stored)?;
             let arrays = simulated::arrays(case, data)?;
             let named: Vec<(&str, &Array)> =

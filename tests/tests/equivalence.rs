@@ -83,9 +83,9 @@ fn smoothing(label_smoothing: f32) -> Options {
     }
 }
 
-fn delta_bf16() -> Options {
+fn delta_f32() -> Options {
     Options {
-        delta_dtype: Some(DType::Bf16),
+        delta_dtype: Some(DType::F32),
         ..Options::default()
     }
 }
@@ -128,15 +128,15 @@ cases! {
     mean_over_tokens_that_count: ragged().options(ignore(-100)).reduction(Reduction::Mean);
     mean_over_weights: ragged().options(weight()).reduction(Reduction::Mean);
 
-    delta_in_bf16: ragged().bf16().options(delta_bf16());
-    delta_in_bf16_with_everything: ragged().bf16().options(Options {
-        delta_dtype: Some(DType::Bf16),
+    delta_in_f32: ragged().bf16().options(delta_f32());
+    delta_in_f32_with_everything: ragged().bf16().options(Options {
+        delta_dtype: Some(DType::F32),
         ..everything()
     });
-    few_tokens_with_delta_in_bf16: few_tokens().bf16().options(delta_bf16());
-    few_tokens_with_delta_in_bf16_and_all_but_a_cap: few_tokens().bf16().options(Options {
+    few_tokens_bf16: few_tokens().bf16();
+    few_tokens_with_delta_in_f32: few_tokens().bf16().options(delta_f32());
+    few_tokens_and_all_but_a_cap: few_tokens().bf16().options(Options {
         soft_cap: None,
-        delta_dtype: Some(DType::Bf16),
         ..everything()
     });
     gradients_in_f32_of_bf16_inputs: ragged().bf16().options(grad_f32());
@@ -188,8 +188,8 @@ cases! {
     // Several blocks of the sizes a TPU takes, which the simulator raises smaller ones to.
     tpu_blocks_f32: tpu_blocks().options(everything());
     tpu_blocks_bf16: tpu_blocks().options(everything()).bf16();
-    tpu_blocks_delta_in_bf16: tpu_blocks().bf16().options(delta_bf16());
-    tpu_blocks_few_tokens_delta_in_bf16: Case::new("", [121, 140, 301]).blocks([128, 128, 128]).bf16().options(delta_bf16());
+    tpu_blocks_delta_in_f32: tpu_blocks().bf16().options(delta_f32());
+    tpu_blocks_few_tokens_bf16: Case::new("", [121, 140, 301]).blocks([128, 128, 128]).bf16();
     tpu_blocks_gradients_in_f32: tpu_blocks().bf16().options(grad_f32());
     tpu_blocks_mean: tpu_blocks().options(everything()).reduction(Reduction::Mean);
     tpu_blocks_in_sub_tiles: tpu_blocks().options(everything()).edit_schedule(|s| {

@@ -1,7 +1,7 @@
 //! Both passes in one call: the numbers do not depend on threads, and are right whether logits are stored or not. Every
 //! case of the suite runs with stored logits as well: they are columns of it.
 
-use tilecast::{Cotangents, DType, Options, Reduction, Strategy};
+use tilecast::{Cotangents, Options, Reduction, Strategy};
 use tilecast_tests::backend::{outputs, with_op};
 use tilecast_tests::case::everything;
 use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing, bf16_unit};
@@ -12,10 +12,7 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
     let ragged = ragged.options(everything());
     let many_chunks = Case::new("many chunks", [97, 12, 30]).blocks([4, 12, 8]);
     let few = Case::new("few tokens", [13, 24, 50]).blocks([8, 10, 16]);
-    let exponentials = few.clone().bf16().options(Options {
-        delta_dtype: Some(DType::Bf16),
-        ..Options::default()
-    });
+    let exponentials = few.clone().bf16();
     let mut stored = 0;
     for case in [
         ragged.clone(),
@@ -71,7 +68,7 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
             let found = with_op(&case, Strategy::Streaming, &data, |op| {
                 let op = op.on(OnCpu::best(threads).cpu().unwrap());
                 let both = op.forward_and_backward(cotangents).unwrap();
-                outputs(&case, both, DType::F32)
+                outputs(&case, both, case.delta_dtype())
             });
             let found = oracle.compare(&found.unwrap());
             assert_eq!(found, [], "{case:?} on {threads}");
@@ -90,7 +87,6 @@ fn delta_of_stored_exponentials_is_off_by_two_roundings() {
         .bf16();
     let case = case.options(Options {
         bias: true,
-        delta_dtype: Some(DType::Bf16),
         ..Options::default()
     });
     let mut data = case.data();

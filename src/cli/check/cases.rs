@@ -111,7 +111,7 @@ impl Case {
 }
 
 /// Every case is run in f32 and bf16, with both strategies, on every instruction set and in the interpreter.
-pub(super) const CASES: [Case; 27] = [
+pub(super) const CASES: [Case; 28] = [
     case("plain", [32, 64, 256], PLAIN).asking(Ask::Loss),
     case("ragged", RAGGED, PLAIN).asking(Ask::Losses),
     case("ragged, small blocks", RAGGED, PLAIN).blocks(16, 16, 32),
@@ -182,6 +182,14 @@ pub(super) const CASES: [Case; 27] = [
         RAGGED,
         Options {
             grad_dtype: Some(DType::F32),
+            ..PLAIN
+        },
+    ),
+    case(
+        "f32 delta",
+        RAGGED,
+        Options {
+            delta_dtype: Some(DType::F32),
             ..PLAIN
         },
     ),

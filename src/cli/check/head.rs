@@ -4,7 +4,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
-use tilecast::{Cpu, DType, Gradient, InDw, Kept, Schedule, Stored, Strategy};
+use tilecast::{Cpu, DType, Gradient, Kept, Schedule, Stored, Strategy};
 
 use super::cases::Case;
 use super::compare::Errors;
@@ -76,8 +76,9 @@ fn run_on_cpu(
             }
         }
     }
-    // Delta in place of stored logits is f32, as that of the combined backward pass; check leaves delta f32 throughout.
-    let tolerance = exact.on_cpu(Strategy::Combined);
+    // Delta in place of the stored logits of a chunk of rows is f32, as that of the combined backward pass.
+    let of_rows = exact.on_cpu(Strategy::Combined);
+    let of_dw = exact.stored_in_dw();
     for simd in Simd::available() {
         for threads in thread_counts() {
             let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
@@ -85,17 +86,15 @@ fn run_on_cpu(
             let chunk_rows = 2 * schedule.backward.b;
             let chunk_columns = schedule.chunk_columns;
             let head = inputs.problem.head();
-            // Of no use to a delta in f32 is what else there may be a place for.
-            let in_dw =
-                InDw::of(head) == Some(InDw::Logits) && Stored::fits_in_dw(head, schedule.backward);
+            let in_dw = ("stored in dw", Kept::InDw { chunk_columns }, &of_dw);
             let ways = [
-                Some(("stored", Kept::Rows { chunk_rows })),
-                in_dw.then_some(("stored in dw", Kept::InDw { chunk_columns })),
+                Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
+                Stored::fits_in_dw(head, schedule.backward).then_some(in_dw),
             ];
-            for (name, kept) in ways.into_iter().flatten() {
+            for (name, kept, tolerance) in ways.into_iter().flatten() {
                 let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;
                 let run = format!("{name}, {simd}, threads {threads}");
-                found.add(&run, compare(&results, exact, &tolerance));
+                found.add(&run, compare(&results, exact, tolerance));
             }
         }
     }

@@ -27,15 +27,15 @@
 //! d dbias = sum_i (E + g(B) D)
 //! ```
 //!
-//! `q` is 2^-8 where delta meets `x` and `w` as bf16 (streaming, if asked for; in the matrix unit of a TPU
-//! whenever they are bf16), else 0; `o` is 2^-8 for a
+//! `q` is 2^-8 where delta meets `x` and `w` as bf16 (streaming, by default for bf16 inputs; in the matrix unit of a TPU
+//! whenever they are bf16), twice that where it is made of stored exponentials, else 0; `o` is 2^-8 for a
 //! bf16 gradient, else 0: the rounding of the result. To all of this the smallest normal f32 is
 //! added, below which anything may be 0.
 
 use tilecast::core::kernels::head::reference::Gradients;
 use tilecast::core::kernels::linear_ce::{LinearCe, reference};
 use tilecast::sim::interpretation::delta_operand_dtype;
-use tilecast::{DType, Reduction, Strategy};
+use tilecast::{DType, InDw, Reduction, Strategy};
 
 pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
 const E: f64 = 8.0 * U;
@@ -46,6 +46,14 @@ pub(super) const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 /// `g(n)`
 fn sum_of(terms: usize) -> f64 {
     8.0 * (terms as f64).sqrt() * U
+}
+
+/// The relative error of a number that is rounded to `dtype`, beside those of f32.
+fn rounding(dtype: DType) -> f64 {
+    match dtype {
+        DType::Bf16 => BF16,
+        _ => 0.0,
+    }
 }
 
 /// The largest allowed error of each element of each result.
@@ -83,23 +91,31 @@ impl Exact<'_> {
     /// What a strategy may be off by on a CPU.
     pub(super) fn on_cpu(&self, strategy: Strategy) -> Tolerance {
         self.tolerance(match strategy {
-            Strategy::Streaming => self.problem.options().delta_dtype.unwrap_or(DType::F32),
-            Strategy::Combined => DType::F32,
+            Strategy::Streaming => rounding(self.problem.delta_dtype()),
+            Strategy::Combined => 0.0,
+        })
+    }
+
+    /// What both passes in one may be off by on a CPU that stores logits in `dw`: of their exponentials, delta is rounded
+    /// twice.
+    pub(super) fn stored_in_dw(&self) -> Tolerance {
+        let once = rounding(self.problem.delta_dtype());
+        self.tolerance(match InDw::of(self.problem.head()) {
+            Some(InDw::Exponentials) => 2.0 * once,
+            _ => once,
         })
     }
 
     /// What a strategy may be off by on a TPU.
     pub(super) fn on_sim(&self, strategy: Strategy) -> Tolerance {
-        self.tolerance(delta_operand_dtype(self.problem.head(), strategy))
+        self.tolerance(rounding(delta_operand_dtype(self.problem.head(), strategy)))
     }
 
-    /// What may be off where delta meets `x` and `w` in the type `delta`.
-    fn tolerance(&self, delta: DType) -> Tolerance {
+    /// What may be off where delta meets `x` and `w` with a relative error of `held`.
+    fn tolerance(&self, held: f64) -> Tolerance {
         let problem = self.problem;
         let (b, h, v) = (problem.tokens(), problem.hidden(), problem.vocab());
-        let bf16 = |dtype| if dtype == DType::Bf16 { BF16 } else { 0.0 };
-        let held = bf16(delta);
-        let result = bf16(problem.grad_dtype());
+        let result = rounding(problem.grad_dtype());
         let rounded = |values: &[f64]| -> Vec<f64> {
             let round = |value: &f64| SMALLEST + result * value.abs();
             values.iter().map(round).collect()

@@ -170,7 +170,7 @@ impl Sourced for LinearOp {
     fn open(file: &Source, args: &Args) -> Result<Self, CliError> {
         let ([tokens, hidden], [_, vocab], dtype) = file.head()?;
         let logits = given_logits(file, [tokens, vocab], dtype);
-        let head = args.loss.on(args.backend).head(file.has("bias"));
+        let head = args.loss.head(file.has("bias"));
         let op = args.logits.problem(args.op, &args.loss, logits)?;
         Ok(Self::new(op, hidden, head)?)
     }
