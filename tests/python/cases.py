@@ -22,7 +22,8 @@ class Run:
     backward_blocks: str | None = None
     threads: int | None = None
     grad_dtype: str | None = None
-    # Both passes in one, where that pays: for these small problems, wherever the gradients are f32.
+    delta_dtype: str | None = None
+    # Both passes in one, where that pays: for these small problems, wherever the gradients are f32, or delta is bf16.
     store_logits: bool = False
     # A backend may refuse these block sizes (exit code 2, with a message); it may not answer wrongly.
     may_refuse: bool = False
@@ -35,6 +36,7 @@ class Run:
             "--backward-blocks": self.backward_blocks,
             "--threads": self.threads,
             "--grad-dtype": self.grad_dtype,
+            "--delta-dtype": self.delta_dtype,
         }
         given = [text for name, value in options.items() if value is not None for text in (name, str(value))]
         return given + ["--store-logits"] * self.store_logits
@@ -256,10 +258,14 @@ _PROBLEMS = [
 
 
 def _in_bf16(problem):
-    """The same problem with bf16 inputs; a few also ask for their gradients in f32."""
+    """The same problem with bf16 inputs: all runs with delta in f32, which is compared closely, and those that hold it with delta
+    in bf16 as well. A few also ask for their gradients in f32."""
     in_f32 = (*each_strategy(grad_dtype="f32"), dataclasses.replace(STORED, grad_dtype="f32"))
     extra = in_f32 if problem.name in ("ragged", "everything", "plain") else ()
-    return dataclasses.replace(problem, dtype="bf16", runs=problem.runs + extra)
+    runs = problem.runs + extra
+    closely = tuple(dataclasses.replace(run, delta_dtype="f32") for run in runs)
+    rounded = tuple(run for run in runs if run.strategy != "combined" and run.part != "forward")
+    return dataclasses.replace(problem, dtype="bf16", runs=closely + rounded)
 
 
 PROBLEMS = [variant for problem in _PROBLEMS for variant in (problem, _in_bf16(problem))]

@@ -6,7 +6,10 @@ import torch.nn.functional as F
 
 
 def reference(problem, inputs, dtype="float64"):
-    """loss, lse and the gradients of `problem` at `inputs` (arrays already widened to f64), computed in `dtype`."""
+    """loss, lse and the gradients of `problem` at `inputs` (arrays already widened to f64), computed in `dtype`.
+
+    `delta` is the gradient of the products, before bias and soft cap.
+    """
     dtype = getattr(torch, dtype)
 
     def tensor(name, default=None):
@@ -24,7 +27,7 @@ def reference(problem, inputs, dtype="float64"):
     ignore_index = -1 if problem.ignore_index is None else problem.ignore_index
     valid = labels != ignore_index
 
-    logits = F.linear(x, w.T, bias)
+    logits = products = F.linear(x, w.T, bias)
     if problem.soft_cap is not None:
         logits = problem.soft_cap * torch.tanh(logits / problem.soft_cap)
     lse = torch.logsumexp(logits, dim=1)
@@ -45,6 +48,7 @@ def reference(problem, inputs, dtype="float64"):
 
     d_loss = tensor("d_loss", torch.ones_like(loss))
     d_lse = tensor("d_lse", torch.zeros_like(lse))
+    leaves["delta"] = products
     gradients = torch.autograd.grad([loss, lse], list(leaves.values()), [d_loss, d_lse])
     results = {"loss": loss, "lse": lse} | dict(zip(leaves, gradients))
     return {name: value.detach().to(torch.float64).numpy() for name, value in results.items()}
