@@ -118,6 +118,23 @@ fn column_sums_are_bound_by_loads_and_additions() {
 }
 
 #[test]
+fn one_register_of_bf16_widens_to_two() {
+    let additions = |rows: usize| {
+        let [narrow, wide] = ["bf16", "f32"].map(|element| format!("{rows}x1024x{element}"));
+        let widened = format!(
+            "    %1 = arith.extf %0 : vector<{narrow}> to vector<{wide}>\n    \
+             %2 = arith.addf %1, %1 : vector<{wide}>\n"
+        );
+        let body = load("%0", 0, &narrow) + &widened + &store("%2", 1, &wide);
+        let module = probe(&[&narrow, &wide], &body);
+        let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+        let kernel = schedule(&module, &machine).unwrap();
+        kernel.kinds[0].schedule.slots(Unit::Valu)
+    };
+    assert_eq!(additions(32), 2.0 * additions(16));
+}
+
+#[test]
 fn twice_the_rows_are_twice_the_work() {
     let (once, twice) = (matmul(512, 512, 512), matmul(1024, 512, 512));
     let target = TARGETS.iter().find(|target| target.name == "v5e").unwrap();

@@ -86,6 +86,16 @@ impl<'r> Recording<'r> {
         span.start.unwrap_or_else(|| self.scalar(0))
     }
 
+    /// `len` elements of a span from its element `first` on.
+    pub(super) fn part(
+        &'r self,
+        span: &Span<Scalar<'r>>,
+        first: usize,
+        len: usize,
+    ) -> Span<Scalar<'r>> {
+        Span::new(self.start(span) + first as i64, len)
+    }
+
     pub(super) fn slot(&self, buffer: BufferId) -> Slot {
         self.slots[buffer.index()]
     }

@@ -16,6 +16,12 @@ use super::vectors::{Form, LEAST_EXPONENT};
 use crate::mosaic::tpu::VectorKind;
 use crate::mosaic::{AttributeKind, Value};
 
+/// Columns of which a sum over rows is made at a time, and the elements that are added at a time: 16 registers of f32, half of those
+/// that v4 has, and enough that no addition waits for the one before. Of the sum of a whole tile the compiler would load all of the
+/// tile first, and spill it.
+const SUM_COLUMNS: usize = 1024;
+const SUM_ELEMENTS: usize = 16 * 1024;
+
 /// Records a kernel's body into a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorder<'r>(pub(super) &'r Recording<'r>);
@@ -241,16 +247,30 @@ impl<'r> TileOps for Recorder<'r> {
         tile: impl Into<Tile<Scalar<'r>>>,
         accumulate: Accumulate,
     ) {
-        let (out, tile) = (out.into(), tile.into());
-        let sum = self
-            .0
-            .reduce(VectorKind::Add, self.0.widen(self.0.load_tile(&tile)), 0);
-        let row = Tile {
-            buffer: out.buffer,
-            rows: Span::all(1),
-            columns: out.span,
-        };
-        self.accumulate(&row, sum, accumulate);
+        let (r, out, tile) = (self.0, out.into(), tile.into());
+        for first in (0..tile.columns.len).step_by(SUM_COLUMNS) {
+            let width = SUM_COLUMNS.min(tile.columns.len - first);
+            let height = match SUM_ELEMENTS / width {
+                rows if tile.rows.len.is_multiple_of(rows) => rows,
+                _ => tile.rows.len,
+            };
+            let slices = (0..tile.rows.len).step_by(height).map(|row| {
+                r.widen(r.load_tile(&Tile {
+                    rows: r.part(&tile.rows, row, height),
+                    columns: r.part(&tile.columns, first, width),
+                    ..tile
+                }))
+            });
+            let slices = slices.reduce(|sum, slice| r.same("arith.addf", &[sum, slice]));
+            let row = Tile {
+                buffer: out.buffer,
+                rows: Span::all(1),
+                columns: r.part(&out.span, first, width),
+            };
+            if let Some(slices) = slices {
+                self.accumulate(&row, r.reduce(VectorKind::Add, slices, 0), accumulate);
+            }
+        }
     }
 
     fn reset_logsumexp(&self, stats: impl Into<Stats<Scalar<'r>>>) {

@@ -119,7 +119,10 @@ impl Walk<'_> {
         let result = self.module.results(op)[0];
         let (from, to) = (self.vector(operand), self.bits(result));
         let [rows, columns] = Self::registers(&self.shape(result), to);
-        let out_rows = if from.rows.registers == 1 { 1 } else { rows };
+        // One register of 16 rows becomes two, unless it stands for more of them.
+        let [whole, _] = Self::registers(&self.shape(operand), from.bits);
+        let same_rows = from.rows.registers == 1 && whole > 1;
+        let out_rows = if same_rows { 1 } else { rows };
         let out_columns = if from.columns.registers == 1 {
             1
         } else {
