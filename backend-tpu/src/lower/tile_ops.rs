@@ -250,7 +250,7 @@ impl<'r> TileOps for Recorder<'r> {
         let (r, out, tile) = (self.0, out.into(), tile.into());
         for first in (0..tile.columns.len).step_by(SUM_COLUMNS) {
             let width = SUM_COLUMNS.min(tile.columns.len - first);
-            let height = match SUM_ELEMENTS / width {
+            let height = match 1 << (SUM_ELEMENTS / width).ilog2() {
                 rows if tile.rows.len.is_multiple_of(rows) => rows,
                 _ => tile.rows.len,
             };
