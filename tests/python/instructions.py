@@ -28,7 +28,7 @@ LIMITS = {
     ("linear_peer", "f32", "forward"): 0.341,
     ("linear_peer", "f32", "both"): 0.366,
     ("linear_peer", "bf16", "forward"): 0.344,
-    ("linear_peer", "bf16", "both"): 0.480,
+    ("linear_peer", "bf16", "both"): 0.390,
     ("logits_peer", "f32", "logits-ce forward"): 6.89,
     ("logits_peer", "f32", "logits-ce given"): 13.1,
     ("logits_peer", "bf16", "logits-ce forward"): 6.63,
