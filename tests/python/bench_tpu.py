@@ -74,6 +74,9 @@ def contend(options, figures, name, cell, passes):
             reasons.append(f"{blocks}: {answer['status']}: {str(answer.get('message')).splitlines()[0][:200]}")
             continue
         row = figures_of(answer, figures, cell, passes)
+        if row["share"] > 1:
+            reasons.append(f"{blocks}: unread: {row['cycles']} cycles are fewer than the products take")
+            continue
         row["blocks"] = blocks
         print(name, *cell, passes, blocks, json.dumps({k: row[k] for k in ("share", "share_with_copies")}), flush=True)
         if best is None or rank(row) < rank(best):
