@@ -123,10 +123,9 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
 /// The type in which delta meets `x` and `w`: the matrix unit rounds an f32 operand that meets one of
 /// bf16.
 pub fn delta_operand_dtype(head: &Head, strategy: Strategy) -> DType {
-    match (head.dtype(), strategy) {
-        (DType::Bf16, _) => DType::Bf16,
-        (_, Strategy::Streaming) => head.delta_dtype(),
-        (_, Strategy::Combined) => DType::F32,
+    match head.dtype() {
+        DType::Bf16 => DType::Bf16,
+        _ => head.held_delta(strategy),
     }
 }
 

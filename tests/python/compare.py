@@ -8,7 +8,7 @@ The command computes in f32 from f32 or bf16 inputs; the references compute in f
 * loss, lse: 2e-6 of max(1, |reference|), whatever the dtype of the inputs.
 * gradients of f32 inputs, and dbias: 1e-5 of the largest entry of the reference gradient.
 * dx, dw of bf16 inputs: per element 2^-8 of |reference|, for the rounding of the result, plus 1e-5 of the largest entry.
-* the same and dbias, where delta is held in bf16 (all but --delta-dtype f32): besides four times the root of the sum of the
+* the same and dbias, where delta is held in bf16 (bf16 inputs, neither combined nor --delta-dtype f32): besides four times the root of the sum of the
   squares of 2^-8 |delta w| (dx), |x delta| (dw), |delta| (dbias), since each delta is rounded once or twice.
 * rows of ignored tokens in dx: exactly zero, unless their logsumexp has a cotangent.
 * inputs with nan or inf: nan or inf in the same places as PyTorch in f32, and the rest as above.

@@ -30,10 +30,7 @@ pub struct Outputs {
 
 /// The type in which delta meets `x` and `w` where f32 operands are multiplied as they are.
 pub fn held_delta(case: &Case, strategy: Strategy) -> DType {
-    match strategy {
-        Strategy::Streaming => case.delta_dtype(),
-        Strategy::Combined => DType::F32,
-    }
+    case.problem().head().held_delta(strategy)
 }
 
 impl Outputs {
@@ -284,6 +281,7 @@ impl Backend for Rounding {
         let mut dx = vec![0.0; b * h];
         let mut dw = vec![0.0; h * v];
         let mut dbias = vec![0.0; data.bias.len()];
+        let held = held_delta(case, strategy);
         for i in 0..b {
             let z = logits(case, data, i);
             let max = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -324,9 +322,7 @@ impl Backend for Rounding {
                         delta *= 1.0 - (z / cap) * (z / cap);
                     }
                 }
-                if strategy == Strategy::Streaming {
-                    delta = round_to(case.delta_dtype(), delta);
-                }
+                delta = round_to(held, delta);
                 if options.bias {
                     dbias[column] += delta;
                 }
@@ -349,7 +345,7 @@ impl Backend for Rounding {
             dx,
             dw,
             dbias,
-            delta: held_delta(case, strategy),
+            delta: held,
         })
     }
 }

@@ -126,11 +126,6 @@ impl Case {
             .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    /// The type in which the library holds delta for this case when it streams.
-    pub fn delta_dtype(&self) -> DType {
-        self.options.delta_dtype.unwrap_or(self.dtype)
-    }
-
     /// The numbers. `x`, `w` and `bias` have random signs; a quarter of the weights are 0 and a
     /// quarter of the labels ignored, where there are weights and an ignore index.
     pub fn data(&self) -> Data {

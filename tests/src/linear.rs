@@ -221,10 +221,9 @@ pub fn expected(case: &Case, data: &Data, delta: DType) -> Vec<Expected> {
 /// The type in which a column multiplies delta.
 fn delta_of(case: &Case, column: Column, strategy: Strategy) -> DType {
     let problem = case.problem();
-    match (column, strategy) {
-        (Column::Simulated, _) => delta_operand_dtype(problem.head(), strategy),
-        (Column::Cpu(_), Strategy::Streaming) => problem.head().delta_dtype(),
-        (Column::Cpu(_), Strategy::Combined) => DType::F32,
+    match column {
+        Column::Simulated => delta_operand_dtype(problem.head(), strategy),
+        Column::Cpu(_) => problem.head().held_delta(strategy),
     }
 }
 

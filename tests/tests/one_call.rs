@@ -2,7 +2,7 @@
 //! case of the suite runs with stored logits as well: they are columns of it.
 
 use tilecast::{Cotangents, Options, Reduction, Strategy};
-use tilecast_tests::backend::{outputs, with_op};
+use tilecast_tests::backend::{held_delta, outputs, with_op};
 use tilecast_tests::case::everything;
 use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing, bf16_unit};
 
@@ -68,7 +68,7 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
             let found = with_op(&case, Strategy::Streaming, &data, |op| {
                 let op = op.on(OnCpu::best(threads).cpu().unwrap());
                 let both = op.forward_and_backward(cotangents).unwrap();
-                outputs(&case, both, case.delta_dtype())
+                outputs(&case, both, held_delta(&case, Strategy::Streaming))
             });
             let found = oracle.compare(&found.unwrap());
             assert_eq!(found, [], "{case:?} on {threads}");

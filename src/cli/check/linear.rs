@@ -127,10 +127,7 @@ pub(super) fn check(
     let mut found = Checked::new(case.rows.name, dtype, &shape);
     for strategy in Strategy::ALL {
         if args.backends.contains(&Backend::Cpu) {
-            let exact = with(match strategy {
-                Strategy::Streaming => op.head().delta_dtype(),
-                Strategy::Combined => DType::F32,
-            });
+            let exact = with(op.head().held_delta(strategy));
             for simd in Simd::available() {
                 for threads in thread_counts() {
                     let cpu = Cpu::new().simd(simd).threads(threads).poison(true);

@@ -90,10 +90,7 @@ struct Row {
 impl Exact<'_> {
     /// What a strategy may be off by on a CPU.
     pub(super) fn on_cpu(&self, strategy: Strategy) -> Tolerance {
-        self.tolerance(match strategy {
-            Strategy::Streaming => rounding(self.problem.delta_dtype()),
-            Strategy::Combined => 0.0,
-        })
+        self.tolerance(rounding(self.problem.head().held_delta(strategy)))
     }
 
     /// What both passes in one may be off by on a CPU that stores logits in `dw`: of their exponentials, delta is rounded

@@ -288,6 +288,14 @@ impl Head {
         self.options.delta_dtype.unwrap_or(self.dtype)
     }
 
+    /// Type in which a backward pass holds delta: `combined` has it in f32 throughout.
+    pub fn held_delta(&self, strategy: Strategy) -> DType {
+        match strategy {
+            Strategy::Streaming => self.delta_dtype(),
+            Strategy::Combined => DType::F32,
+        }
+    }
+
     /// The options.
     pub const fn options(&self) -> &HeadOptions {
         &self.options

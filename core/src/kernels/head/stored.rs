@@ -251,15 +251,14 @@ where
         let store = in_dw.map(|what| Store::InDw(what, column_blocks));
         let forward = Forward::storing(names.forward, head, blocks, sub_tile, store, self.ending)?;
         let dw = in_dw.map(|_| gradients.dw);
+        let mut vector = |name, dims| program.array(Role::Temporary, name, DType::F32, dims);
         let of_exponentials = match in_dw {
             Some(InDw::Exponentials) => alloc::vec![
-                ("references", References::new(head, blocks).dims),
-                ("label_logit", [head.tokens]),
+                vector("references", References::new(head, blocks).dims),
+                vector("label_logit", [head.tokens]),
             ],
             _ => Vec::new(),
         };
-        let vector = |(name, dims)| program.array(Role::Temporary, name, DType::F32, dims);
-        let of_exponentials: Vec<_> = of_exponentials.into_iter().map(vector).collect();
         let operands = self.inputs.operands().chain(dw);
         let operands = operands.chain(of_exponentials.iter().copied());
         program.push(launch(
