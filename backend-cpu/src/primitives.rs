@@ -13,7 +13,7 @@ use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::Key;
-use crate::simd::{Binary, Statistics};
+use crate::simd::{Binary, Statistics, Unary};
 use crate::tiles::{CpuTiles, Slot, column_in, part, range, start};
 
 impl CpuTiles<'_, '_> {
@@ -25,6 +25,23 @@ impl CpuTiles<'_, '_> {
                 *out = value(stats);
             }
         });
+    }
+
+    /// The elements of a row of a tile times `scale`, a strip at a time.
+    fn scaled_strips(
+        &self,
+        tile: &Tile<i64>,
+        row: usize,
+        scale: f32,
+        mut body: impl FnMut(&mut [f32]),
+    ) {
+        let mut strip = [0.0_f32; STRIP];
+        for column in (0..tile.columns.len).step_by(STRIP) {
+            let strip = &mut strip[..STRIP.min(tile.columns.len - column)];
+            self.read_row(tile, row, column, strip);
+            self.simd.binary_scalar(Binary::Mul, strip, scale);
+            body(strip);
+        }
     }
 
     fn multiply(
@@ -242,6 +259,56 @@ impl TileOps for CpuTiles<'_, '_> {
                     *stats = self.simd.softmax_statistics(*stats, x, scale, entropy);
                 });
             }
+        });
+    }
+
+    fn start_logsumexp(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+    ) {
+        let tile = tile.into();
+        self.with_stats(&stats.into(), |stats, _| {
+            let unseen = |(_, stats): &(usize, &mut Statistics)| stats.max == f32::NEG_INFINITY;
+            for (row, stats) in stats.iter_mut().enumerate().filter(unseen) {
+                self.scaled_strips(&tile, row, scale, |strip| {
+                    stats.max = stats.max.max(self.simd.max(strip));
+                });
+            }
+        });
+    }
+
+    fn add_exponentials(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+    ) {
+        let tile = tile.into();
+        self.with_stats(&stats.into(), |stats, _| {
+            for (row, stats) in stats.iter_mut().enumerate() {
+                // Relative to a finite number, what is absent adds 0 also where nothing else has been seen.
+                let max = stats.max.max(f32::MIN);
+                self.scaled_strips(&tile, row, scale, |strip| {
+                    self.simd.binary_scalar(Binary::Sub, strip, max);
+                    self.simd.unary(Unary::Exp, strip);
+                    stats.sum += self.simd.sum(strip);
+                });
+            }
+        });
+    }
+
+    fn sums_exceed(&self, stats: impl Into<Stats<i64>>, limit: f32) -> bool {
+        self.with_stats(&stats.into(), |stats, _| {
+            let within = |stats: &Statistics| stats.sum <= limit;
+            !stats.iter().all(within)
+        })
+    }
+
+    fn copy_stats(&self, out: impl Into<Stats<i64>>, stats: impl Into<Stats<i64>>) {
+        self.with_stats(&stats.into(), |from, _| {
+            self.with_stats(&out.into(), |to, _| to.copy_from_slice(from));
         });
     }
 

@@ -100,6 +100,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         chunk_columns: 2 * lanes,
         cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
+        lazy_columns: Some(lanes),
     }
 }
 
@@ -116,6 +117,7 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         backward: raise(schedule.backward),
         chunk_columns: whole(schedule.chunk_columns),
         rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
+        lazy_columns: schedule.lazy_columns.map(whole),
         ..*schedule
     }
 }

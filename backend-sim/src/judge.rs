@@ -189,6 +189,12 @@ fn assumptions(grid: &Grid, schedule: &KernelSchedule, pipeline: &Pipeline<'_>) 
             "{conditions} conditions of a step depend on data; they are taken to hold"
         ));
     }
+    let exceptions = most(|step| step.exceptions);
+    if exceptions > 0 {
+        lines.push(format!(
+            "{exceptions} conditions of a step depend on what it has computed, such as a sum that may have become too large; they are taken not to hold"
+        ));
+    }
     let trips = most(|step| step.unknown_trips);
     if trips > 0 {
         lines.push(format!(

@@ -238,11 +238,16 @@ impl Signature {
         dependents(module, self.function, &seeds)
     }
 
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever
+    /// For each value, whether it depends on what a kernel has computed in vectors.
+    pub(crate) fn computed(&self, module: &Module) -> Vec<bool> {
+        dependents(module, self.function, &extracted(module, self.function))
+    }
+
+    /// Scratch that is read, or may be, where a condition depends on prefetched scalars or on vectors: whatever
     /// their values, the compiler keeps it.
-    pub(crate) fn read_by_scalars(&self, module: &Module) -> Vec<usize> {
+    pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {
         let roots = self.roots(module);
-        let mut seeds = Vec::new();
+        let mut seeds = extracted(module, self.function);
         module.walk(self.function, &mut |op| {
             let memory = module.operands(op).first();
             let memory = memory.and_then(|value| roots[value.index()]);
@@ -352,4 +357,15 @@ pub fn memref(module: &Module, value: Value) -> Option<(Vec<usize>, u32)> {
     };
     let shape = (shape.iter()).map(|&n| usize::try_from(n).ok());
     Some((shape.collect::<Option<_>>()?, bits))
+}
+
+/// Scalars that are elements of vectors.
+fn extracted(module: &Module, function: Op) -> Vec<Value> {
+    let mut found = Vec::new();
+    module.walk(function, &mut |op| {
+        if module.op_name(op) == "vector.extract" {
+            found.extend(module.results(op));
+        }
+    });
+    found
 }

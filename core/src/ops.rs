@@ -202,6 +202,32 @@ pub trait TileOps {
         scale: f32,
     );
 
+    /// Gives statistics that have seen nothing a maximum to be relative to, that of `z = scale * tile`; others keep theirs. No
+    /// element is counted.
+    fn start_logsumexp(
+        &self,
+        stats: impl Into<Stats<Self::Index>>,
+        tile: impl Into<Tile<Self::Index>>,
+        scale: f32,
+    );
+
+    /// Pushes every column of `z = scale * tile` into the running logsumexp of its row, relative to the maximum that it has:
+    /// `l' = l + sum_c e^(z_c-m)`, `m' = m`. So no exponential waits for the maximum of its row (rescaling that is put
+    /// off while it is not needed: `FlashAttention` 4, Dao and others 2026). The sum overflows where `z` is far
+    /// above `m`; [`sums_exceed`](Self::sums_exceed) tells. Of statistics without an entropy.
+    fn add_exponentials(
+        &self,
+        stats: impl Into<Stats<Self::Index>>,
+        tile: impl Into<Tile<Self::Index>>,
+        scale: f32,
+    );
+
+    /// Whether some sum `l` is above `limit` or no number.
+    fn sums_exceed(&self, stats: impl Into<Stats<Self::Index>>, limit: f32) -> Self::Condition;
+
+    /// `out = stats`, of the same rows; both without an entropy.
+    fn copy_stats(&self, out: impl Into<Stats<Self::Index>>, stats: impl Into<Stats<Self::Index>>);
+
     /// `out[r] = m + log l`.
     fn finish_logsumexp(
         &self,
@@ -293,25 +319,23 @@ pub trait TileOps {
         self.equals(self.program_id(axis) + 1, self.num_programs(axis))
     }
 
-    /// Runs `body` on consecutive spans of `rows_per_sub_tile` rows that cover `rows`.
-    /// The last one is shorter if `rows` is no multiple.
+    /// Runs `body` on consecutive spans of `len` rows, or columns, that cover all `size` of them.
+    /// The last one is shorter if `size` is no multiple.
     fn for_sub_tiles(
         &self,
-        rows: usize,
-        rows_per_sub_tile: usize,
+        size: usize,
+        len: usize,
         unroll: Unroll,
         body: impl Fn(Span<Self::Index>),
     ) {
-        let (full, rest) = (rows / rows_per_sub_tile, rows % rows_per_sub_tile);
-        let size = rows_per_sub_tile as i64;
+        let (full, rest) = (size / len, size % len);
+        let step = len as i64;
         if full == 1 && rest == 0 {
-            return body(Span::all(rows));
+            return body(Span::all(size));
         }
-        self.for_each(full, unroll, |i| {
-            body(Span::new(i * size, rows_per_sub_tile))
-        });
+        self.for_each(full, unroll, |i| body(Span::new(i * step, len)));
         if rest > 0 {
-            self.for_each(1, unroll, |i| body(Span::new(i + full as i64 * size, rest)));
+            self.for_each(1, unroll, |i| body(Span::new(i + full as i64 * step, rest)));
         }
     }
 

@@ -5,7 +5,8 @@
 A TPU core takes one bundle of operations each cycle, so the schedule of a program without branches is its length. With them
 it depends on scalar registers only: loops of the grid, the steps in which a window is copied, conditions of the kernel. So
 the scalar operations of each bundle are executed here, as they are listed after register allocation, and the bundles that
-are passed are counted. All else is skipped: vectors do not decide anything in these programs.
+are passed are counted. All else is skipped, and what a vector tells the scalar core is taken as 0: data decides next to
+nothing in these programs (our forward kernel folds a block again where a sum of exponentials became too large: here, never).
 
 The same run times the copies. Each takes a latency and its bytes at the rate of the compiler's own model, one after the
 other (`tilecast targets` has both; there is none for v4); where the program waits for one that is not done yet, it stalls.
@@ -47,7 +48,8 @@ LOGIC = {"por": "({} or {})", "pand": "({} and {})", "pnand": "not ({} and {})",
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Operations that leave the registers as they are: a pointer or a phi names a register again.
 NEUTRAL = {"int_to_ptr", "sphi", "inlined_call_operand", "shalt", "sfence", "vsyncmov", "sdelay", "strace", "setrngseed"}
-# Values from elsewhere, of which no branch depends: from a vector, a semaphore, the loader.
+# Values from elsewhere, taken as 0: from a vector, a semaphore, the loader. Of these only the first decides a branch, in a kernel
+# that does over again what its data made inaccurate: 0 is accurate.
 UNKNOWN = {"spop", "reloc", "scalar_parameter_address"}
 EFFECTS = {"sst", "sbr", "dma", "vsyncadd", "vsyncpa", "sdivrem"}
 MOST_BLOCKS = 100_000_000
@@ -280,7 +282,7 @@ class Machine:
 
     def value(self, program, text):
         text = re.sub(r"(_s\d+) \[#\w+\]$", r"\1", text)  # of a pointer: what it points to
-        terms = [self.term(program, term.strip()) for term in text.strip().strip("[]").split("+")]
+        terms = [self.term(program, term.strip()) for term in re.split(r"(?<!\de)\+", text.strip().strip("[]"))]
         return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
     def term(self, program, text):

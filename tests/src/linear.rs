@@ -135,10 +135,17 @@ impl Case {
             chunk_columns: 2 * v,
             cores: 2,
             rows_per_sub_tile: b,
+            lazy_columns: None,
         };
         match column {
             Column::Cpu(_) => schedule,
-            Column::Simulated => raised(&schedule, default_target()),
+            Column::Simulated => {
+                let lazy = Schedule {
+                    lazy_columns: Some(v),
+                    ..schedule
+                };
+                raised(&lazy, default_target())
+            }
         }
     }
 }

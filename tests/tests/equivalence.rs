@@ -179,6 +179,15 @@ cases! {
     other_blocks_backward: ragged().options(everything())
         .edit_schedule(|s| s.backward = Blocks { b: 5, h: 7, v: 9 });
 
+    // Exponentials that do not wait for the maximum of their row.
+    lazily_f32: ragged().edit_schedule(|s| s.lazy_columns = Some(4));
+    lazily_bf16: ragged().bf16().edit_schedule(|s| s.lazy_columns = Some(8));
+    lazily_with_everything: ragged().options(everything())
+        .edit_schedule(|s| s.lazy_columns = Some(5));
+    lazily_in_one_sub_tile: ragged().edit_schedule(|s| s.lazy_columns = Some(100));
+    lazily_and_large_logits: ragged().logit_scale(40.0)
+        .edit_schedule(|s| s.lazy_columns = Some(1));
+
     // Longer than the strips and slices in which the CPU backend walks a block.
     wide_blocks: Case::new("", [6, 16, 2600]).blocks([4, 16, 1100]).options(everything());
     deep_blocks: Case::new("", [9, 1300, 40]).blocks([8, 1200, 24]);
@@ -196,6 +205,10 @@ cases! {
         (s.forward.b, s.backward.b) = (256, 256);
         s.rows_per_sub_tile = 128;
     });
+    tpu_blocks_lazily_f32: Case::new("", [150, 140, 501]).blocks([128, 128, 256])
+        .options(everything()).edit_schedule(|s| s.lazy_columns = Some(128));
+    tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()
+        .edit_schedule(|s| s.lazy_columns = Some(256));
     tpu_blocks_divide_everything: Case::new("", [256, 256, 384]).blocks([128, 128, 128]).bf16();
 
     large_logits_f32: ragged().logit_scale(60.0);

@@ -101,15 +101,17 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         1..=900_usize,
         1..=5_usize,
         block(),
+        proptest::option::of(block()),
     )
         .prop_map(
-            |(forward, backward, chunk_columns, cores, rows_per_sub_tile)| Schedule {
+            |(forward, backward, chunk_columns, cores, rows_per_sub_tile, lazy_columns)| Schedule {
                 forward,
                 backward,
                 strategy: Backward::Streaming,
                 chunk_columns,
                 cores,
                 rows_per_sub_tile,
+                lazy_columns,
             },
         )
 }

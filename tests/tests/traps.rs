@@ -66,6 +66,24 @@ fn phantom_vocabulary_columns_do_not_enter_the_logsumexp() {
     }
 }
 
+/// Exponentials relative to a maximum that is not kept up to date overflow where later logits are far larger. Rows of which the
+/// logits rise by 30 to 400 from one sub-tile of columns to the next, stay, and fall; in f32 2^128 is e^88.7.
+#[test]
+fn lazily_added_exponentials_do_not_overflow() {
+    const SUB_TILE: usize = 128;
+    let slopes = [-400.0, -30.0, 0.0, 30.0, 80.0, 100.0, 400.0_f32];
+    for lazy_columns in [None, Some(SUB_TILE / 2), Some(SUB_TILE)] {
+        let case = Case::new("steep rows", [slopes.len(), 2, 5 * SUB_TILE])
+            .blocks([4, 2, 2 * SUB_TILE])
+            .edit_schedule(|schedule| schedule.lazy_columns = lazy_columns);
+        let mut data = case.data();
+        let v = 5 * SUB_TILE;
+        data.x = slopes.iter().flat_map(|&slope| [slope, 1.0]).collect();
+        (0..v).for_each(|column| data.w[column] = (column / SUB_TILE) as f32);
+        assert_matches_reference(&case, &data);
+    }
+}
+
 /// The same for rows and hidden columns that a block overhangs: they are NaN unless masked.
 #[test]
 fn phantom_rows_and_hidden_columns_do_not_enter_gradients() {

@@ -90,6 +90,8 @@ pub struct StepSchedule {
     pub iterations: f64,
     /// Branches whose condition depends on data; taken to be taken.
     pub unknown_conditions: usize,
+    /// Branches whose condition depends on vectors that the kernel has computed; taken to be passed by.
+    pub exceptions: usize,
     /// Loops whose number of iterations depends on data; taken to be one.
     pub unknown_trips: usize,
 }
@@ -222,6 +224,8 @@ pub(crate) struct Code {
     scratch: Vec<usize>,
     /// For each value, whether it is known only at run time.
     varies: Vec<bool>,
+    /// For each value, whether it depends on what was computed in vectors.
+    computed: Vec<bool>,
     runs: Runs,
 }
 
@@ -230,13 +234,14 @@ impl Code {
         let usage = Usage::of(module);
         let varies = signature.varies(module);
         let mut scratch = scratch(module, signature);
-        let read_by_scalars = signature.read_by_scalars(module);
-        scratch.retain(|value| !read_by_scalars.contains(value));
+        let read_by_data = signature.read_by_data(module);
+        scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,
             runs: Runs::of(module, signature.function, &usage, &varies),
             usage,
             varies,
+            computed: signature.computed(module),
         }
     }
 }

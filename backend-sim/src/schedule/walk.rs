@@ -84,6 +84,8 @@ pub(super) struct Walk<'m> {
     usage: &'m Usage,
     /// For each value, whether it is known only at run time.
     varies: &'m [bool],
+    /// For each value, whether it depends on what was computed in vectors.
+    computed: &'m [bool],
     /// Memories of prefetched scalars and their elements, zeros where there are none.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
@@ -111,6 +113,7 @@ impl<'m> Walk<'m> {
             read: vec![false; module.value_count()],
             usage: &code.usage,
             varies: &code.varies,
+            computed: &code.computed,
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         }
@@ -249,11 +252,18 @@ impl<'m> Walk<'m> {
             self.end_block();
             self.done.branches += 1.0;
         }
-        let condition = self.scalar(self.module.operands(op)[0]);
-        if condition.is_none() {
-            self.done.unknown_conditions += 1;
-        }
-        let taken = condition.is_none_or(|value| value != 0);
+        let condition = self.module.operands(op)[0];
+        let taken = match self.scalar(condition) {
+            Some(value) => value != 0,
+            None if self.computed[condition.index()] => {
+                self.done.exceptions += 1;
+                false
+            }
+            None => {
+                self.done.unknown_conditions += 1;
+                true
+            }
+        };
         let region = usize::from(!taken);
         if let Some(body) = self.module.entry(op, region) {
             let results = self.ops(body)?;

@@ -86,6 +86,8 @@ pub struct Own {
     pub blocks: Blocks,
     /// Rows whose softmax follows their product at once.
     pub rows_per_sub_tile: usize,
+    /// Columns of the forward pass whose exponentials do, lazily.
+    pub lazy_columns: Option<usize>,
     /// Structure of the backward pass; `None` is the forward pass.
     pub strategy: Option<Strategy>,
     /// Columns of a chunk of delta.
@@ -103,6 +105,7 @@ impl Own {
             chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
             cores: target.cores_per_device(),
             rows_per_sub_tile: self.rows_per_sub_tile,
+            lazy_columns: self.lazy_columns,
         };
         match self.strategy {
             None => self.problem.forward(&schedule),
@@ -330,6 +333,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
         ),
     };
     let rows_per_sub_tile = records.get("rows_per_sub_tile")?;
+    let lazy_columns = records.get_if_any("lazy_columns")?;
     let chunk_columns = records.get_if_any("chunk_columns")?;
     let mut parameters = format!(
         "{dtype} B={} H={} V={} blocks {},{},{}",
@@ -342,6 +346,9 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
     );
     if rows_per_sub_tile != 128.min(blocks.b) {
         parameters += &format!(" sub-tile {rows_per_sub_tile}");
+    }
+    if let Some(columns) = lazy_columns {
+        parameters += &format!(" lazy {columns}");
     }
     if let Some(columns) = chunk_columns {
         parameters += &format!(" chunk {columns}");
@@ -362,6 +369,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
             problem,
             blocks,
             rows_per_sub_tile,
+            lazy_columns,
             strategy,
             chunk_columns,
             products,

@@ -192,6 +192,10 @@ impl Emitter {
         self.build(|b| b.index(value as i64))
     }
 
+    pub(super) fn f32_constant(&self, value: f32) -> Value {
+        self.build(|b| b.float(f64::from(value), FloatKind::F32))
+    }
+
     /// A vector of equal f32.
     pub(super) fn splat(&self, value: f32, shape: &[usize]) -> Value {
         let ty = self.f32_vector(shape);
@@ -209,9 +213,15 @@ impl Emitter {
         self.build(|builder| builder.cmpi(predicate, a, b))
     }
 
-    /// Compares floats: `oeq`, `olt`, which do not hold where a value is NaN.
+    /// Compares floats: `oeq`, `olt`, `ole`, which do not hold where a value is NaN.
     pub(super) fn compare_floats(&self, predicate: &str, a: Value, b: Value) -> Value {
         self.build(|builder| builder.cmpf(predicate, a, b))
+    }
+
+    /// The opposite of a scalar condition.
+    pub(super) fn not(&self, condition: Value) -> Value {
+        let yes = self.build(|b| b.int(1, 1));
+        self.same("arith.xori", &[condition, yes])
     }
 
     pub(super) fn select(&self, condition: Value, a: Value, b: Value) -> Value {
@@ -336,6 +346,27 @@ impl Emitter {
         shape[dimension] = 1;
         let ty = self.f32_vector(&shape);
         self.build(|b| b.cast("vector.shape_cast", reduced, ty))
+    }
+
+    /// The largest element of a vector, as a scalar.
+    pub(super) fn largest(&self, value: Value) -> Value {
+        let shape = self.shape(value);
+        let start = self.splat(f32::NEG_INFINITY, &[1]);
+        let ty = self.f32_vector(&[1, shape[0], shape[1]]);
+        let one = self.f32_vector(&[1, 1, 1]);
+        let vector = self.build(|b| {
+            let whole = b.cast("vector.shape_cast", value, ty);
+            let reduced = b.reduce(VectorKind::MaximumF, whole, start, &[1, 2]);
+            b.cast("vector.shape_cast", reduced, one)
+        });
+        let ty = self.element(value);
+        let position = self.integers(64, &[0, 0, 0]);
+        self.value(
+            "vector.extract",
+            &[vector],
+            ty,
+            &[("static_position", position)],
+        )
     }
 
     /// The block at element `offsets` of an array, without its leading dimensions.

@@ -22,6 +22,13 @@ use crate::mosaic::{AttributeKind, Value};
 const SUM_COLUMNS: usize = 1024;
 const SUM_ELEMENTS: usize = 16 * 1024;
 
+/// Rows of which the largest element is made at once, after a tree of slices: the compiler goes through registers one by one.
+const LARGEST_ROWS: usize = 32;
+
+/// Of so many groups of 128 columns the numbers of the columns may stand in registers while labels are compared with them; of more,
+/// labels are made distances first, to be compared with constants.
+const FEW_GROUPS: usize = 4;
+
 /// Records a kernel's body into a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorder<'r>(pub(super) &'r Recording<'r>);
@@ -321,6 +328,65 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_stats(&stats, Moments { max, sum, moment });
     }
 
+    fn start_logsumexp(
+        &self,
+        stats: impl Into<Stats<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        scale: f32,
+    ) {
+        let (r, stats) = (self.0, stats.into());
+        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(&tile.into())), scale));
+        if groups.is_empty() {
+            return;
+        }
+        let Moments { max, sum, moment } = r.load_stats(&stats);
+        let tile_max = r.fold("arith.maximumf", groups);
+        // What stands for having seen nothing is the least maximum: relative to -inf an absent element would be NaN.
+        let unseen = r.compare_floats("oeq", max, r.splat(f32::MIN, &r.shape(max)));
+        let max = r.select(unseen, r.same("arith.maximumf", &[max, tile_max]), max);
+        r.store_stats(&stats, Moments { max, sum, moment });
+    }
+
+    fn add_exponentials(
+        &self,
+        stats: impl Into<Stats<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        scale: f32,
+    ) {
+        let (r, stats) = (self.0, stats.into());
+        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(&tile.into())), scale));
+        if groups.is_empty() {
+            return;
+        }
+        let Moments { max, sum, moment } = r.load_stats(&stats);
+        let exp = |z| r.same("math.exp", &[r.same("arith.subf", &[z, max])]);
+        let exps = groups.into_iter().map(exp).collect();
+        let sum = r.same("arith.addf", &[sum, r.fold("arith.addf", exps)]);
+        r.store_stats(&stats, Moments { max, sum, moment });
+    }
+
+    fn sums_exceed(&self, stats: impl Into<Stats<Scalar<'r>>>, limit: f32) -> Condition {
+        let r = self.0;
+        let Moments { sum, .. } = r.load_stats(&stats.into());
+        let rows = r.shape(sum)[0];
+        let height = if rows.is_multiple_of(LARGEST_ROWS) {
+            LARGEST_ROWS
+        } else {
+            rows
+        };
+        let slices = (0..rows).step_by(height);
+        let slices = slices.map(|row| r.slice(sum, [row, 0], [height, LANES]));
+        let largest = r.largest(r.fold("arith.maximumf", slices.collect()));
+        // The compiler has no comparison of scalars that holds where one is NaN.
+        let within = r.compare_floats("ole", largest, r.f32_constant(limit));
+        Condition::Symbol(r.not(within))
+    }
+
+    fn copy_stats(&self, out: impl Into<Stats<Scalar<'r>>>, stats: impl Into<Stats<Scalar<'r>>>) {
+        let values = self.0.load_stats(&stats.into());
+        self.0.store_stats(&out.into(), values);
+    }
+
     fn finish_logsumexp(
         &self,
         out: impl Into<Rows<Scalar<'r>>>,
@@ -355,12 +421,21 @@ impl<'r> TileOps for Recorder<'r> {
         first_column: Scalar<'r>,
     ) {
         let (r, out, tile) = (self.0, out.into(), tile.into());
-        let distances = r.lane_distances(r.lanes(&labels.into()), first_column);
-        let shape = r.shape(distances);
-        let groups = r.lane_groups(r.widen(r.load_tile(&tile))).into_iter();
-        let picked = groups.enumerate().fold(r.lanes(&out), |picked, (i, z)| {
-            let first = r.i32_constant((i * LANES) as i64);
-            let hit = r.compare_integers("eq", distances, r.broadcast_scalar(first, &shape));
+        let groups = r.lane_groups(r.widen(r.load_tile(&tile)));
+        let labels = r.lanes(&labels.into());
+        let shape = r.shape(labels);
+        let few = groups.len() <= FEW_GROUPS;
+        let (left, from) = match few {
+            true => (labels, first_column),
+            false => (r.lane_distances(labels, first_column), self.index(0)),
+        };
+        let picked = (groups.into_iter().zip(0..)).fold(r.lanes(&out), |picked, (z, i)| {
+            let first = from + i * LANES as i64;
+            let right = match few {
+                true => r.lane_numbers(&shape, first),
+                false => r.broadcast_scalar(first.value(), &shape),
+            };
+            let hit = r.compare_integers("eq", left, right);
             r.select(hit, z, picked)
         });
         r.store_lanes(&out, picked);
@@ -431,8 +506,8 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_tile(&out.into(), r.select(counts_not, zero, d));
     }
 
-    /// A whole buffer, or an input, which nothing else writes, in a branch that few steps take. Some of the rows of what
-    /// the step has computed are one of several sub-tiles in a straight line, which a branch would cut: the scheduler
+    /// A whole buffer, or an input, which nothing else writes, in a branch that few steps take. A part of what
+    /// the step has computed is one of several sub-tiles in a straight line, which a branch would cut: the scheduler
     /// could not overlap them. These are masked always.
     fn mask_columns(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
         let (r, tile) = (self.0, tile.into());
@@ -440,7 +515,8 @@ impl<'r> TileOps for Recorder<'r> {
             Buffer::Window { access, .. } => *access != Access::Input,
             _ => true,
         };
-        if tile.rows.start.is_none() || !computed {
+        let whole = tile.rows.start.is_none() && tile.columns.start.is_none();
+        if whole || !computed {
             return self.mask(&tile, valid, value, 1);
         }
         let shape = [tile.rows.len, tile.columns.len];

@@ -178,10 +178,14 @@ impl<'r> Recording<'r> {
     /// Columns of an array in lane form, as distances from each lane of a tile that starts at `first_column`: `128 i` in
     /// the lane, and for the group `i`, whose column it is.
     pub(super) fn lane_distances(&'r self, columns: Value, first_column: Scalar<'r>) -> Value {
-        let shape = self.shape(columns);
-        let first = self.broadcast_scalar(first_column.value(), &shape);
-        let lanes = self.same("arith.addi", &[self.numbers(&shape, 1), first]);
+        let lanes = self.lane_numbers(&self.shape(columns), first_column);
         self.same("arith.subi", &[columns, lanes])
+    }
+
+    /// The columns of an array that the lanes of a group are which starts at `first_column`.
+    pub(super) fn lane_numbers(&'r self, shape: &[usize], first_column: Scalar<'r>) -> Value {
+        let first = self.broadcast_scalar(first_column.value(), shape);
+        self.same("arith.addi", &[self.numbers(shape, 1), first])
     }
 
     /// The first column of its [group](Self::lane_groups), for each element of a tile. Unlike numbers of columns these

@@ -114,7 +114,7 @@ impl Block<'_> {
         let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
         // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
         let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
-        let accumulates = machine.accumulates() && !narrow;
+        let accumulates = machine.accumulates() && !narrow && p.m <= ACCUMULATED_ROWS;
         // A single column of blocks is shared by the units along the contraction if there are rows enough.
         let split = match n_tiles == 1 && p.m >= SPLIT_ROWS {
             true => units.min(parts_of_k),
@@ -353,6 +353,9 @@ impl Block<'_> {
 
 /// Products that run ahead of what reads the first of their results.
 const AHEAD: usize = 4;
+
+/// Of so many rows, sums over blocks of the contraction fit the accumulating units; of more, they are popped and added.
+const ACCUMULATED_ROWS: usize = 1024;
 
 /// Rows from which the accumulating units share a single column of blocks.
 const SPLIT_ROWS: usize = 256;

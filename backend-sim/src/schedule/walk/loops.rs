@@ -261,6 +261,7 @@ impl Walk<'_> {
                 } => {
                     let taken = match self.known[*condition] {
                         Known::Scalar(Some(0)) => 1,
+                        Known::Scalar(None) if self.computed[*condition] => 1,
                         _ => 0,
                     };
                     *path = mix(*path, taken as u64);

@@ -44,6 +44,9 @@ pub struct Schedule {
     pub cores: usize,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
+    /// Forward: columns whose exponentials follow their product at once, relative to maxima that are not kept up to
+    /// date; `None` for rows, relative to their maximum.
+    pub lazy_columns: Option<usize>,
 }
 
 impl Schedule {
@@ -62,6 +65,7 @@ impl Schedule {
             ("chunk columns", self.chunk_columns),
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
+            ("lazy columns", self.lazy_columns.unwrap_or(1)),
         ])
     }
 }
@@ -279,6 +283,7 @@ impl Schedule {
             chunk_columns: (cache.chunk_bytes / row_bytes).max(backward.v),
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
+            lazy_columns: None,
         }
     }
 }

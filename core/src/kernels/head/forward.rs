@@ -1,17 +1,28 @@
 //! The forward kernel: statistics of each row of logits, and what an op makes of them.
+//!
+//! # Lazily
+//!
+//! An exponential relative to the maximum of its row waits until all columns of the block are there. A scheduler of straight lines then
+//! alternates: products while the exponentials of a sub-tile wait, exponentials once they need not. Any number near the
+//! maximum would do, and the maximum of the columns before usually is one. So with
+//! [`lazy_columns`](super::Schedule::lazy_columns) the first columns of a row decide what its sum is relative to. The exponentials of
+//! each sub-tile of columns follow its product one by one, and no maximum is computed. Where the sum
+//! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
+//! is folded again as without it, and the row goes on with the maximum so far.
 
 use super::blocks::{Blocks, Chunks};
 use super::chunk::ChunkArray;
 use super::exponentials::Exponentials;
-use super::logits::{Logits, Position};
+use super::logits::{Logits, Position, SubTiles};
 use super::per_row::{PerRow, RowWise, compute};
-use super::{Head, HeadError, InDw};
+use super::{Head, HeadError, InDw, Schedule};
+use crate::DType;
 use crate::expr::Expr;
 use crate::kernels::softmax::{Fold, Statistics};
-use crate::ops::{Direction, TileOps};
+use crate::ops::{Direction, Index, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{HbmRef, RowsRef, SemaphoreRef, Span, TileRef};
+use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, Tile, TileRef};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
@@ -26,6 +37,26 @@ pub struct Forward {
     logits: Logits,
     stored: Option<StoredLogits>,
     ending: Ending,
+    rows_per_sub_tile: usize,
+    lazy: Option<Lazy>,
+}
+
+/// Rows of a sub-tile of a lazy fold: as many as share the weights of a product. Of more, a v7x does not sum over blocks of the
+/// contraction within the matrix units (libtpu 0.0.51).
+const LAZY_ROWS: usize = 1024;
+
+/// What a lazy fold needs besides.
+#[derive(Clone, Copy, Debug)]
+struct Lazy {
+    /// Columns of a sub-tile.
+    columns: usize,
+    /// The logsumexp before the block.
+    before: StatsRef,
+    /// The labels, once per row block in a form that each sub-tile can use.
+    labels: Option<RowsRef>,
+    /// Where the logits of some rows are made again, if a step has all they are made of. Then nothing reads the block
+    /// of them but what follows each product, and the TPU compiler keeps none of it in memory.
+    remade: Option<TileRef>,
 }
 
 /// Which logits are left, and where.
@@ -67,19 +98,19 @@ pub(crate) struct Ending {
 }
 
 impl Forward {
-    /// The kernel for `head` in the given blocks. Operands: `x`, `w`, (`bias`), then the vectors of the ending in
-    /// the order in which it declares them.
+    /// The kernel for `head` by the schedule of its forward pass. Operands: `x`, `w`, (`bias`), then the vectors of the
+    /// ending in the order in which it declares them.
     ///
     /// # Errors
     /// The spec refuses the blocks.
     pub(crate) fn new(
         name: &'static str,
         head: &Head,
-        blocks: Blocks,
-        rows_per_sub_tile: usize,
+        schedule: &Schedule,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        Self::storing(name, head, blocks, rows_per_sub_tile, None, ending)
+        let sub_tiles = (schedule.rows_per_sub_tile, schedule.lazy_columns);
+        Self::declare(name, head, schedule.forward, sub_tiles, None, ending)
     }
 
     /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
@@ -93,6 +124,18 @@ impl Forward {
         head: &Head,
         blocks: Blocks,
         rows_per_sub_tile: usize,
+        store: Option<Store>,
+        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
+    ) -> Result<Self, HeadError> {
+        let sub_tiles = (rows_per_sub_tile, None);
+        Self::declare(name, head, blocks, sub_tiles, store, ending)
+    }
+
+    fn declare(
+        name: &'static str,
+        head: &Head,
+        blocks: Blocks,
+        (rows_per_sub_tile, lazy_columns): (usize, Option<usize>),
         store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
@@ -146,6 +189,17 @@ impl Forward {
             let label_logit = ending.statistics.label_logit.expect("a loss of labels");
             ending.results.push((out, Expr::leaf(label_logit)));
         }
+        let lazy = lazy_columns.and_then(|columns| {
+            Some(Lazy {
+                columns,
+                before: ending.statistics.declare_before(&mut spec)?,
+                labels: (ending.labels).map(|rows| spec.scratch_labels("row_labels", rows.len())),
+                remade: logits.in_one_step().then(|| {
+                    let shape = [rows_per_sub_tile.min(blocks.b), blocks.v];
+                    spec.scratch_tile("remade_logits", DType::F32, shape)
+                }),
+            })
+        });
         Ok(Self {
             spec: spec.build()?,
             blocks,
@@ -155,6 +209,8 @@ impl Forward {
             logits,
             stored,
             ending,
+            rows_per_sub_tile,
+            lazy,
         })
     }
 
@@ -169,18 +225,57 @@ impl Forward {
         });
     }
 
+    /// The fold of a part of the block.
+    fn part<I: Index>(&self, part: Tile<I>, labels: Option<Rows<I>>, first_column: I) -> Fold<I> {
+        Fold {
+            logits: part,
+            stats: part.rows,
+            rows: part.rows,
+            labels,
+            first_column,
+            overhangs: self.logits.ragged_columns(),
+        }
+    }
+
     fn fold<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
-        let fold = Fold {
-            logits: self.logits.values.rows(span),
-            stats: span,
-            rows: span,
-            labels: self.ending.labels.map(|labels| labels.span(span)),
-            first_column: t.program_id(self.columns) * self.blocks.v as i64,
-        };
+        let labels = self.ending.labels.map(|labels| labels.span(span));
+        let first_column = t.program_id(self.columns) * self.blocks.v as i64;
+        let fold = self.part(self.logits.values.rows(span), labels, first_column);
         self.ending.statistics.fold(t, fold);
         if let Some(exponentials) = self.stored.and_then(|stored| stored.exponentials) {
             exponentials.make(t, &self.ending, fold.logits, span);
         }
+    }
+
+    fn fold_lazily<T: TileOps>(&self, t: &T, lazy: Lazy) {
+        let statistics = &self.ending.statistics;
+        let complete = t.is_last(self.hidden);
+        t.when(complete, || t.copy_stats(lazy.before, statistics.stats));
+        let sub_tiles = SubTiles {
+            rows: LAZY_ROWS,
+            columns: lazy.columns,
+        };
+        self.logits.compute_parts(t, sub_tiles, |part| {
+            let start = part.columns.start.unwrap_or(t.index(0));
+            let first_column = t.program_id(self.columns) * self.blocks.v as i64 + start;
+            let labels = lazy.labels.map(|labels| labels.span(part.rows));
+            let fold = self.part(part, labels, first_column);
+            statistics.fold_lazily(t, fold, t.equals(start, t.index(0)));
+        });
+        t.when(complete, || {
+            statistics.make_good(t, lazy.before, self.rows_per_sub_tile, |rows| {
+                let Some(remade) = lazy.remade else {
+                    return self.logits.values.rows(rows);
+                };
+                let logits = remade.rows(Span::new(t.index(0), rows.len));
+                self.logits.remake(t, rows, logits);
+                if self.logits.ragged_columns() {
+                    let left = self.logits.columns_left(t, t.program_id(self.columns));
+                    t.mask_columns(logits, left, f32::NEG_INFINITY);
+                }
+                logits
+            });
+        });
     }
 
     fn finish<T: TileOps>(&self, t: &T) {
@@ -204,8 +299,17 @@ impl Kernel for Forward {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
         t.when(first, || {
             self.ending.statistics.reset(t, Span::all(self.blocks.b));
+            if let Some((to, labels)) = self
+                .lazy
+                .and_then(|lazy| lazy.labels.zip(self.ending.labels))
+            {
+                t.copy_rows(to, labels);
+            }
         });
-        self.logits.compute(t, |span| self.fold(t, span));
+        match self.lazy {
+            None => self.logits.compute(t, |span| self.fold(t, span)),
+            Some(lazy) => self.fold_lazily(t, lazy),
+        }
         if let Some(stored) = &self.stored {
             self.store(t, stored);
         }

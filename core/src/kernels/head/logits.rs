@@ -6,7 +6,7 @@ use crate::DType;
 use crate::expr::Expr;
 use crate::ops::{Accumulate, Contract, TileOps, Unroll};
 use crate::spec::{AxisId, BlockIndex, Blocked, SpecBuilder};
-use crate::view::{ColumnsRef, Span, TileRef};
+use crate::view::{ColumnsRef, Span, Tile, TileRef};
 
 /// Windows and scratch for one `[b, v]` block of logits, summed over hidden blocks.
 #[derive(Clone, Debug)]
@@ -28,6 +28,13 @@ pub(super) struct Position {
     pub(super) rows: BlockIndex,
     pub(super) columns: BlockIndex,
     pub(super) hidden: AxisId,
+}
+
+/// How a block of logits is cut into sub-tiles; those of the same columns follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubTiles {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
 }
 
 impl Logits {
@@ -67,15 +74,29 @@ impl Logits {
     /// cap and is handed to `finish` at once, while it is hot: on a TPU product and softmax then
     /// share one straight-line block, which is what lets the scheduler overlap them.
     pub(super) fn compute<T: TileOps>(&self, t: &T, finish: impl Fn(Span<T::Index>)) {
-        let product = |span, accumulate| {
-            let out = self.values.rows(span);
-            t.matmul(out, self.x.rows(span), self.w, Contract::NN, accumulate);
+        let sub_tiles = SubTiles {
+            rows: self.rows_per_sub_tile,
+            columns: self.blocks.v,
+        };
+        self.compute_parts(t, sub_tiles, |part| finish(part.rows));
+    }
+
+    /// The same for any sub-tiles, as parts of the block.
+    pub(super) fn compute_parts<T: TileOps>(
+        &self,
+        t: &T,
+        sub_tiles: SubTiles,
+        finish: impl Fn(Tile<T::Index>),
+    ) {
+        let product = |part: Tile<T::Index>, accumulate| {
+            let (x, w) = (self.x.rows(part.rows), self.w.columns(part.columns));
+            t.matmul(part, x, w, Contract::NN, accumulate);
         };
         let last = |accumulate| {
-            self.for_sub_tiles(t, |span| {
-                product(span, accumulate);
-                self.bias_and_cap(t, span);
-                finish(span);
+            self.for_parts(t, sub_tiles, |part| {
+                product(part, accumulate);
+                self.bias_and_cap(t, part);
+                finish(part);
             });
         };
         if !self.head.hidden.is_multiple_of(self.blocks.h) {
@@ -91,20 +112,42 @@ impl Logits {
         let k = t.program_id(self.hidden_axis);
         let final_k = t.num_programs(self.hidden_axis) + -1;
         t.when(t.is_first(self.hidden_axis), || {
-            self.for_sub_tiles(t, |span| product(span, Accumulate::Overwrite));
+            self.for_parts(t, sub_tiles, |part| product(part, Accumulate::Overwrite));
         });
         if self.hidden_blocks > 2 {
             let between = t.and(t.is_after_first(self.hidden_axis), t.less_than(k, final_k));
             t.when(between, || {
-                self.for_sub_tiles(t, |span| product(span, Accumulate::Add));
+                self.for_parts(t, sub_tiles, |part| product(part, Accumulate::Add));
             });
         }
         t.when(t.is_last(self.hidden_axis), || last(Accumulate::Add));
     }
 
-    /// Runs `body` on the sub-tiles of rows of the block.
-    pub(super) fn for_sub_tiles<T: TileOps>(&self, t: &T, body: impl Fn(Span<T::Index>)) {
-        t.for_sub_tiles(self.blocks.b, self.rows_per_sub_tile, Unroll::Full, body);
+    /// Makes the finished logits of some rows again, [in one step](Self::in_one_step).
+    pub(super) fn remake<T: TileOps>(&self, t: &T, rows: Span<T::Index>, out: Tile<T::Index>) {
+        t.matmul(
+            out,
+            self.x.rows(rows),
+            self.w,
+            Contract::NN,
+            Accumulate::Overwrite,
+        );
+        self.bias_and_cap(t, out);
+    }
+
+    /// Whether a step has all that its block is made of.
+    pub(super) fn in_one_step(&self) -> bool {
+        self.hidden_blocks == 1
+    }
+
+    /// Runs `body` on the sub-tiles of the block.
+    fn for_parts<T: TileOps>(&self, t: &T, sub_tiles: SubTiles, body: impl Fn(Tile<T::Index>)) {
+        t.for_sub_tiles(self.blocks.v, sub_tiles.columns, Unroll::Full, |columns| {
+            t.for_sub_tiles(self.blocks.b, sub_tiles.rows, Unroll::Full, |rows| {
+                let part = self.values.rows(rows);
+                body(Tile { columns, ..part });
+            });
+        });
     }
 
     /// Columns of the array from the left edge of block `column_block`.
@@ -132,10 +175,9 @@ impl Logits {
         self.head.options.soft_cap
     }
 
-    fn bias_and_cap<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
-        let z = self.values.rows(span);
+    fn bias_and_cap<T: TileOps>(&self, t: &T, z: Tile<T::Index>) {
         if let Some(bias) = self.bias {
-            t.element_wise(z, Expr::leaf(z) + Expr::leaf(bias));
+            t.element_wise(z, Expr::leaf(z) + Expr::leaf(bias.span(z.columns)));
         }
         if let Some(cap) = self.soft_cap() {
             t.soft_cap(z, cap);

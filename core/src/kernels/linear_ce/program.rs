@@ -166,13 +166,9 @@ fn add_forward(
     inputs: &Inputs,
 ) -> Result<ArrayId, HeadError> {
     let outputs = Outputs::declare(program, problem);
-    let kernel = Forward::new(
-        NAMES.forward,
-        &problem.head,
-        schedule.forward,
-        schedule.rows_per_sub_tile,
-        |rows| ending(problem, rows),
-    )?;
+    let kernel = Forward::new(NAMES.forward, &problem.head, schedule, |rows| {
+        ending(problem, rows)
+    })?;
     let operands = inputs.head.operands().chain(outputs.vectors(inputs));
     program.push(launch(HeadKernel::Forward(Box::new(kernel)), operands, []))?;
     outputs.reduce(program, problem)?;

@@ -59,13 +59,9 @@ impl Source for Computed {
             schedule,
         } = p.source;
         let scale = p.problem.scale();
-        let kernel = Forward::new(
-            names.forward,
-            &head,
-            schedule.forward,
-            schedule.rows_per_sub_tile,
-            |rows| ending(rows, wanted, scale),
-        )?;
+        let kernel = Forward::new(names.forward, &head, &schedule, |rows| {
+            ending(rows, wanted, scale)
+        })?;
         let operands = inputs.operands().chain(labels).chain(found.operands());
         let step = launch(HeadKernel::Forward(Box::new(kernel)), operands, []);
         Ok(p.program.push(step)?)

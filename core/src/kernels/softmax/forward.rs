@@ -105,6 +105,7 @@ impl Kernel for Forward {
                 rows: spans.vector,
                 labels,
                 first_column: rows.first_column(t),
+                overhangs: rows.overhangs_columns(),
             };
             self.statistics.fold(t, fold);
         });

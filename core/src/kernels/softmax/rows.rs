@@ -91,6 +91,11 @@ impl Rows {
         t.program_id(self.columns) * self.blocks.v as i64
     }
 
+    /// Whether some block overhangs the vocabulary.
+    pub(super) fn overhangs_columns(&self) -> bool {
+        !self.logits.vocab().is_multiple_of(self.blocks.v)
+    }
+
     fn spans<T: TileOps>(&self, t: &T, block: Span<T::Index>) -> RowSpans<T::Index> {
         let Blocks { b, vector, .. } = self.blocks;
         if vector == b {

@@ -1,9 +1,9 @@
 //! [`Statistics`]: what a loss needs to know of a row of logits, kept while its columns pass by.
 
 use crate::expr::{Expr, Int, Leaf};
-use crate::ops::{Accumulate, TileOps};
+use crate::ops::{Accumulate, TileOps, Unroll};
 use crate::spec::SpecBuilder;
-use crate::view::{Rows, RowsRef, Span, StatsRef, Tile};
+use crate::view::{Rows, RowsRef, Span, Stats, StatsRef, Tile};
 
 /// Which statistics are kept besides the logsumexp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +23,7 @@ pub(crate) struct Statistics {
     pub(crate) label_logit: Option<RowsRef>,
     pub(crate) logit_sum: Option<RowsRef>,
     vocab: usize,
+    entropy: bool,
     /// Factor on the logits.
     pub(crate) scale: f32,
 }
@@ -40,7 +41,14 @@ pub(crate) struct Fold<I> {
     pub(crate) labels: Option<Rows<I>>,
     /// Column of the array at which it starts.
     pub(crate) first_column: I,
+    /// Whether it may reach past the vocabulary.
+    pub(crate) overhangs: bool,
 }
+
+/// Above this a sum of exponentials relative to a maximum that was not kept up to date is made again: at 2^64 the largest exponent is
+/// 44, whose rounding is 2e-6 of the sum, as much as the logit itself is rounded; the sum of all lanes and columns is
+/// far from overflow.
+const MOST_SUM: f32 = 18_446_744_073_709_551_616.0;
 
 impl Statistics {
     /// Declares statistics of a row of `vocab` columns: the logsumexp for `rows` rows, the others
@@ -58,8 +66,15 @@ impl Statistics {
             label_logit: (wanted.label_logit).then(|| spec.scratch_rows("label_logit", vector)),
             logit_sum: (wanted.logit_sum).then(|| spec.scratch_rows("logit_sum", vector)),
             vocab,
+            entropy: wanted.entropy,
             scale,
         }
+    }
+
+    /// Where the logsumexp is kept while tiles are [added lazily](Self::fold_lazily). `None` where it cannot be: an entropy is exact
+    /// only relative to the maximum itself.
+    pub(crate) fn declare_before(&self, spec: &mut SpecBuilder) -> Option<StatsRef> {
+        (!self.entropy).then(|| spec.stats("logsumexp_before", self.stats.len(), false))
     }
 
     /// Forgets everything: the logsumexp of all its rows, the others for `rows`.
@@ -72,28 +87,71 @@ impl Statistics {
 
     /// Adds a tile of logits.
     pub(crate) fn fold<T: TileOps>(&self, t: &T, fold: Fold<T::Index>) {
+        self.fold_by(t, fold, |stats, logits| {
+            t.online_logsumexp(stats, logits, self.scale);
+        });
+    }
+
+    /// Adds a tile of logits relative to maxima that are not kept up to date, which what has seen nothing takes from the tile if
+    /// it `starts` a block. After the tiles of a block [`Self::make_good`] has to follow.
+    pub(crate) fn fold_lazily<T: TileOps>(
+        &self,
+        t: &T,
+        fold: Fold<T::Index>,
+        starts: T::Condition,
+    ) {
+        self.fold_by(t, fold, |stats, logits| {
+            t.when(starts, || t.start_logsumexp(stats, logits, self.scale));
+            t.add_exponentials(stats, logits, self.scale);
+        });
+    }
+
+    /// Where a sum became so large that it may not be accurate, starts again from the logsumexp `before` the tiles of a block, whose
+    /// finished logits are `logits(rows)`.
+    pub(crate) fn make_good<T: TileOps>(
+        &self,
+        t: &T,
+        before: StatsRef,
+        rows_per_sub_tile: usize,
+        logits: impl Fn(Span<T::Index>) -> Tile<T::Index>,
+    ) {
+        t.when(t.sums_exceed(self.stats, MOST_SUM), || {
+            t.copy_stats(self.stats, before);
+            let rows = self.stats.len();
+            t.for_sub_tiles(rows, rows_per_sub_tile, Unroll::Rolled, |span| {
+                t.online_logsumexp(self.stats.span(span), logits(span), self.scale);
+            });
+        });
+    }
+
+    fn fold_by<T: TileOps>(
+        &self,
+        t: &T,
+        fold: Fold<T::Index>,
+        into_logsumexp: impl FnOnce(Stats<T::Index>, Tile<T::Index>),
+    ) {
         let Fold {
             logits,
             stats,
             rows,
             labels,
             first_column,
+            overhangs,
         } = fold;
-        let columns = logits.columns.len;
-        let ragged = !self.vocab.is_multiple_of(columns);
         if let Some(sum) = self.logit_sum {
             let mut value = Expr::leaf(logits);
-            if ragged {
+            if overhangs {
                 let column = Int::Leaf(Leaf::Column(Some(first_column)));
                 value = column.less_than(self.vocab as i32).select(value, 0.0);
             }
+            let columns = logits.columns.len;
             t.row_sum(sum.span(rows), columns, value, Accumulate::Add);
         }
-        if ragged {
+        if overhangs {
             let left = t.index(self.vocab as i64) - first_column;
             t.mask_columns(logits, left, f32::NEG_INFINITY);
         }
-        t.online_logsumexp(self.stats.span(stats), logits, self.scale);
+        into_logsumexp(self.stats.span(stats), logits);
         if let (Some(picked), Some(labels)) = (self.label_logit, labels) {
             t.one_hot_select(picked.span(rows), logits, labels, first_column);
         }
