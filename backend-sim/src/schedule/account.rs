@@ -4,6 +4,8 @@
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     entries: Vec<Entry>,
+    /// For groups that others stand side by side in, these, and the group.
+    joined: Vec<(u32, Vec<u32>)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +22,7 @@ impl Account {
     /// Forgets all groups.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.joined.clear();
     }
 
     /// A group of registers written at `born`.
@@ -30,6 +33,13 @@ impl Account {
     /// A group that is loaded from memory, just before its first use.
     pub(crate) fn loaded(&mut self, registers: f64) -> u32 {
         self.push(registers, 0.0, true)
+    }
+
+    /// Groups side by side, which are held as long as any of them is needed, and no registers besides.
+    pub(crate) fn joined(&mut self, parts: Vec<u32>) -> u32 {
+        let entry = self.push(0.0, 0.0, false);
+        self.joined.push((entry, parts));
+        entry
     }
 
     fn push(&mut self, registers: f64, born: f64, lazy: bool) -> u32 {
@@ -45,6 +55,14 @@ impl Account {
 
     /// The group is read from `start` to `end`.
     pub(crate) fn used(&mut self, entry: u32, start: f64, end: f64) {
+        if let Ok(i) = self
+            .joined
+            .binary_search_by_key(&entry, |&(joined, _)| joined)
+        {
+            for part in self.joined[i].1.clone() {
+                self.used(part, start, end);
+            }
+        }
         let entry = &mut self.entries[entry as usize];
         if entry.lazy && (!entry.used || start < entry.born) {
             entry.born = start;

@@ -153,7 +153,15 @@ impl<'a> Block<'a> {
         self.hold_part(value, 1.0);
     }
 
-    /// The same for a value of which only a part is alive at a time: register by register, the
+    /// The same for what waits in the unit that made it until it is popped, just before its first use.
+    fn hold_from_use(&mut self, value: &mut Vector) {
+        value.block = self.number;
+        value.entries = (value.groups())
+            .map(|group| self.account.loaded(group.registers()))
+            .collect();
+    }
+
+    /// Enters the groups of a value of which only a part is alive at a time: register by register, the
     /// scheduler lets the next operation follow.
     fn hold_part(&mut self, value: &mut Vector, part: f64) {
         value.block = self.number;

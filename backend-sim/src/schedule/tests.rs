@@ -174,6 +174,81 @@ fn what_nothing_needs_is_dropped_and_what_repeats_is_done_once() {
     assert_eq!(eup(&more), 128.0);
 }
 
+/// Registers that v5e wants for the most of a block.
+fn registers(module: &Module) -> f64 {
+    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+    schedule(module, &machine).unwrap().registers()
+}
+
+#[test]
+fn values_side_by_side_are_held_once() {
+    // A largest element and a sum of each row, 32 registers each, eight times beside each other.
+    let [row, wide] = ["256x128xf32", "256x2048xf32"];
+    let reduced = |to: &str, kind: &str| {
+        format!(
+            "    {to}r = vector.multi_reduction <{kind}>, %0, %cst [1] : vector<{row}> to vector<256xf32>\n    \
+             {to}c = vector.shape_cast {to}r : vector<256xf32> to vector<256x1xf32>\n    \
+             {to} = vector.broadcast {to}c : vector<256x1xf32> to vector<{row}>\n"
+        )
+    };
+    let joined = |[a, b]: [&str; 2]| {
+        let body = load("%0", 0, row)
+            + "    %cst = arith.constant dense<0.000000e+00> : vector<256xf32>\n"
+            + &format!("    %3 = arith.constant dense<1.000000e+00> : vector<{row}>\n")
+            + &format!("    %4 = arith.constant dense<2.000000e+00> : vector<{row}>\n")
+            + &reduced("%1", "maximumf")
+            + &reduced("%2", "add")
+            + &format!(
+                "    %5 = tpu.concatenate {} in 1 : {} -> vector<{wide}>\n",
+                [a, b].repeat(8).join(", "),
+                vec![format!("vector<{row}>"); 16].join(", ")
+            )
+            + &store("%5", 1, wide);
+        registers(&probe(&[row, wide], &body))
+    };
+    let of_sums = joined(["%1", "%2"]);
+    assert!((32.0..=64.0).contains(&of_sums), "{of_sums}");
+    assert!(joined(["%3", "%4"]) <= 1.0);
+}
+
+#[test]
+fn what_passes_by_an_exception_takes_no_time_but_room_for_its_spills() {
+    let shape = "256x512xf32";
+    let kernel = |exception: &str| {
+        let body = load("%0", 0, shape)
+            + &format!("    %1 = math.exp %0 : vector<{shape}>\n")
+            + &store("%1", 1, shape)
+            + "    %least = arith.constant dense<0xFF800000> : vector<1xf32>\n    \
+               %part = vector.extract_strided_slice %1 offsets = [0, 0], sizes = [8, 128], strides = [1, 1] : \
+               vector<256x512xf32> to vector<8x128xf32>\n    \
+               %whole = vector.shape_cast %part : vector<8x128xf32> to vector<1x8x128xf32>\n    \
+               %max = vector.multi_reduction <maximumf>, %whole, %least [1, 2] : vector<1x8x128xf32> to vector<1xf32>\n    \
+               %one = vector.shape_cast %max : vector<1xf32> to vector<1x1x1xf32>\n    \
+               %scalar = vector.extract %one[0, 0, 0] : f32 from vector<1x1x1xf32>\n    \
+               %limit = arith.constant 1.000000e+06 : f32\n    \
+               %large = arith.cmpf ogt, %scalar, %limit : f32\n    \
+               scf.if %large {\n"
+            + exception
+            + "    }\n";
+        let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+        let module = probe(&[shape, shape, "256x256xf32", "512x256xf32"], &body);
+        let kernel = schedule(&module, &machine).unwrap();
+        assert_eq!(kernel.kinds[0].schedule.exceptions, 1);
+        (kernel.cycles(&machine), kernel.registers())
+    };
+    // An exact product, whose operands are split into parts that wait for their passes.
+    let product = load("%2", 1, shape)
+        + &load("%3", 3, "512x256xf32")
+        + "    %cst = arith.constant dense<0.000000e+00> : vector<256x256xf32>\n    \
+           %4 = tpu.matmul %2, %3, %cst {dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], [0, 0, 1, 1], \
+           [], []>, precision = #tpu.contract_precision<fp32>} : vector<256x512xf32>, vector<512x256xf32>, \
+           vector<256x256xf32> -> vector<256x256xf32>\n"
+        + &store("%4", 2, "256x256xf32");
+    let [without, with] = ["", &product].map(kernel);
+    assert_eq!(without.0, with.0);
+    assert!(with.1 > without.1 + 64.0, "{} and {}", without.1, with.1);
+}
+
 #[test]
 fn an_unknown_operation_is_named_with_its_line() {
     let shape = "8x128xf32";

@@ -256,7 +256,9 @@ impl<'m> Walk<'m> {
         let taken = match self.scalar(condition) {
             Some(value) => value != 0,
             None if self.computed[condition.index()] => {
-                self.done.exceptions += 1;
+                if let Some(body) = self.module.entry(op, 0) {
+                    self.exception(body)?;
+                }
                 false
             }
             None => {

@@ -89,13 +89,6 @@ impl Block<'_> {
         span
     }
 
-    /// A transposition whose results wait in registers for what reads them.
-    pub(crate) fn transposed(&mut self, input: &Vector, rows: usize, columns: usize) -> Vector {
-        let mut out = self.transpose(input, rows, columns, 1.0);
-        self.hold(&mut out);
-        out
-    }
-
     /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
     /// popped from it.
     pub(crate) fn transpose(
@@ -129,11 +122,7 @@ impl Block<'_> {
             };
             self.used(input, &source, across);
         }
-        // Rows enter the unit as their results are wanted.
-        out.block = self.number;
-        out.entries = (out.groups())
-            .map(|group| self.account.loaded(group.registers()))
-            .collect();
+        self.hold_from_use(&mut out);
         out
     }
 
@@ -269,7 +258,7 @@ impl Block<'_> {
                 false => (group.row, group.row + group.rows),
             };
             let mut ready = 0.0_f64;
-            let (mut entry, mut sources, mut made) = (None, 0, false);
+            let mut entries = Vec::new();
             for (i, input) in inputs.iter().enumerate() {
                 let (a, b) = (from.max(i * each), to.min((i + 1) * each));
                 if a >= b {
@@ -284,16 +273,18 @@ impl Block<'_> {
                     false => (local, group.column_range()),
                 };
                 ready = ready.max(self.ready(input, rows, columns));
-                let r = input.rows.covering(rows[0], rows[1]).start;
-                let c = input.columns.covering(columns[0], columns[1]).start;
-                entry = self.entry(input, r * input.columns.groups() + c).or(entry);
-                (sources, made) = (sources + 1, made | input.loads.is_none());
+                for r in input.rows.covering(rows[0], rows[1]) {
+                    for c in input.columns.covering(columns[0], columns[1]) {
+                        entries.extend(self.entry(input, r * input.columns.groups() + c));
+                    }
+                }
             }
             out.ready[group.index] = ready;
-            if sources > 1 && made {
-                entry = Some(self.account.born(group.registers(), ready));
-            }
-            let entry = entry.unwrap_or_else(|| self.account.born(0.0, ready));
+            let entry = match entries[..] {
+                [] => self.account.born(0.0, ready),
+                [entry] => entry,
+                _ => self.account.joined(entries),
+            };
             out.entries.push(entry);
         }
         out

@@ -229,7 +229,7 @@ impl Block<'_> {
                     .used(entry, began + machine.matmul_latency, ended);
             }
         }
-        self.hold(&mut out);
+        self.hold_from_use(&mut out);
         self.results.push(out.entries.clone());
         out
     }

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{self as ir, Op};
 
-use super::super::ScheduleError;
+use super::super::{Region, ScheduleError};
 use super::scalars::ScalarOp;
 use super::{Known, Walk};
 
@@ -160,6 +160,21 @@ impl Walk<'_> {
             iterations: self.done.iterations - iterations,
             times: 1.0,
         })
+    }
+
+    /// Schedules a region that is taken not to run. It takes no time, but its spills have their place in VMEM as all have.
+    pub(super) fn exception(&mut self, body: ir::Block) -> Result<(), ScheduleError> {
+        let before = std::mem::take(&mut self.done);
+        self.ops(body)?;
+        self.end_block();
+        let passed_by = std::mem::replace(&mut self.done, before).regions;
+        let never = |region| Region {
+            times: 0.0,
+            ..region
+        };
+        self.done.regions.extend(passed_by.into_iter().map(never));
+        self.done.exceptions += 1;
+        Ok(())
     }
 
     /// Counts an iteration `times` times.

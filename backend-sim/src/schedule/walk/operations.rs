@@ -377,7 +377,7 @@ impl Walk<'_> {
         let n = permutation.len();
         let minor = n >= 2 && permutation[n - 1] != n as i64 - 1;
         let out = match minor {
-            true => self.block.transposed(&value, rows, columns),
+            true => self.block.transpose(&value, rows, columns, 1.0),
             false => {
                 let out = Vector::new(rows, columns, value.bits, 0.0);
                 self.block.regroup(&value, out, 1.0, 1.0)
