@@ -108,7 +108,9 @@ fn v4_holds_blocks_of_1024_columns_but_not_of_4096() {
     assert_eq!(report.verdict, Verdict::VmemOom);
     let reason = report.reason.unwrap();
     assert!(
-        reason.contains("the largest term is the window `w` of 512 x 4096 elements, 8.00 MiB"),
+        reason.contains(
+            "the largest term is the scratch `logits` of 1024 x 4096 elements, 16.00 MiB"
+        ),
         "{reason}"
     );
     let (_, report) = simulate(

@@ -79,6 +79,7 @@ impl<'r> Recording<'r> {
         Scalar {
             recording: self,
             number: Number::Known(value),
+            range: [value; 2],
         }
     }
 

@@ -17,9 +17,28 @@ pub(super) enum Number {
 pub struct Scalar<'r> {
     pub(super) recording: &'r Recording<'r>,
     pub(super) number: Number,
+    /// The least and the largest that it can be.
+    pub(super) range: [i64; 2],
 }
 
 impl<'r> Scalar<'r> {
+    /// A value of the module, of which nothing is known.
+    pub(super) fn symbol(recording: &'r Recording<'r>, value: Value) -> Self {
+        Self {
+            recording,
+            number: Number::Symbol(value),
+            range: [i32::MIN, i32::MAX].map(i64::from),
+        }
+    }
+
+    /// A value of the module that counts from 0 up to before `count`.
+    pub(super) fn counter(recording: &'r Recording<'r>, value: Value, count: usize) -> Self {
+        Self {
+            range: [0, count as i64 - 1],
+            ..Self::symbol(recording, value)
+        }
+    }
+
     /// The number as an i32 value.
     pub(super) fn value(self) -> Value {
         match self.number {
@@ -41,18 +60,21 @@ impl<'r> Scalar<'r> {
         }
     }
 
-    fn combine(self, other: Number, name: &str, fold: fn(i64, i64) -> i64) -> Self {
-        let number = match (self.number, other) {
+    fn combine(self, other: Self, name: &str, fold: fn(i64, i64) -> i64) -> Self {
+        let number = match (self.number, other.number) {
             (Number::Known(a), Number::Known(b)) => Number::Known(fold(a, b)),
-            (_, other) => {
-                let other = Scalar {
-                    number: other,
-                    ..self
-                };
-                Number::Symbol(self.recording.same(name, &[self.value(), other.value()]))
-            }
+            _ => Number::Symbol(self.recording.same(name, &[self.value(), other.value()])),
         };
-        Self { number, ..self }
+        // Sums, differences and products are least and largest at ends.
+        let ends = self.range.map(|a| other.range.map(|b| fold(a, b)));
+        let ends = ends.as_flattened();
+        let least = ends.iter().copied().fold(i64::MAX, i64::min);
+        let range = [least, ends.iter().copied().fold(least, i64::max)];
+        Self {
+            number,
+            range,
+            ..self
+        }
     }
 }
 
@@ -62,7 +84,7 @@ impl Add for Scalar<'_> {
         match (self.number, other.number) {
             (_, Number::Known(0)) => self,
             (Number::Known(0), _) => other,
-            _ => self.combine(other.number, "arith.addi", i64::wrapping_add),
+            _ => self.combine(other, "arith.addi", i64::saturating_add),
         }
     }
 }
@@ -72,7 +94,7 @@ impl Sub for Scalar<'_> {
     fn sub(self, other: Self) -> Self {
         match other.number {
             Number::Known(0) => self,
-            _ => self.combine(other.number, "arith.subi", i64::wrapping_sub),
+            _ => self.combine(other, "arith.subi", i64::saturating_sub),
         }
     }
 }
@@ -80,8 +102,7 @@ impl Sub for Scalar<'_> {
 impl Add<i64> for Scalar<'_> {
     type Output = Self;
     fn add(self, other: i64) -> Self {
-        let number = Number::Known(other);
-        self + Self { number, ..self }
+        self + self.recording.scalar(other)
     }
 }
 
@@ -90,7 +111,11 @@ impl Mul<i64> for Scalar<'_> {
     fn mul(self, factor: i64) -> Self {
         match factor {
             1 => self,
-            _ => self.combine(Number::Known(factor), "arith.muli", i64::wrapping_mul),
+            _ => self.combine(
+                self.recording.scalar(factor),
+                "arith.muli",
+                i64::saturating_mul,
+            ),
         }
     }
 }

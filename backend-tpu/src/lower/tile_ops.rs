@@ -75,16 +75,33 @@ impl<'r> Recorder<'r> {
             let numbers = r.numbers(&shape, dimension);
             let limit = r.broadcast_scalar(valid.value(), &shape);
             let inside = r.compare_integers("slt", numbers, limit);
-            self.keep(tile, inside, value);
+            self.keep(tile, 0, inside, value);
         });
     }
 
-    /// Replaces what is not `inside`.
-    fn keep(self, tile: &Tile<Scalar<'r>>, inside: Value, value: f32) {
+    /// Replaces what is not `inside`, which is known of the columns from `first` on.
+    fn keep(self, tile: &Tile<Scalar<'r>>, first: usize, inside: Value, value: f32) {
         let r = self.0;
-        let kept = r.widen(r.load_tile(tile));
-        let other = r.splat(value, &[tile.rows.len, tile.columns.len]);
-        r.store_tile(tile, r.select(inside, kept, other));
+        let [rows, columns] = [tile.rows.len, tile.columns.len];
+        let all = r.widen(r.load_tile(tile));
+        let part = |from, to| r.slice(all, [0, from], [rows, to - from]);
+        let other = r.splat(value, &[rows, columns - first]);
+        let masked = match first {
+            0 => r.select(inside, all, other),
+            _ => {
+                let kept = r.select(inside, part(first, columns), other);
+                r.concatenate(&[part(0, first), kept], 1)
+            }
+        };
+        r.store_tile(tile, masked);
+    }
+
+    /// The first column of a tile, of a group of 128, that may lie behind the `valid` ones. What `valid` can be may follow
+    /// from the number of steps along the axes of the grid.
+    fn overhang(self, valid: Scalar<'r>, columns: usize) -> usize {
+        self.0.sizes_read.borrow_mut().fill(true);
+        let inside = usize::try_from(valid.range[0]).unwrap_or(0);
+        inside.min(columns) / LANES * LANES
     }
 
     fn dma<const N: usize>(
@@ -131,13 +148,9 @@ impl<'r> TileOps for Recorder<'r> {
     type Condition = Condition;
 
     fn program_id(&self, axis: AxisId) -> Scalar<'r> {
-        let size = self.0.spec.grid()[axis.index()].size;
-        Scalar {
-            recording: self.0,
-            number: match size {
-                1 => Number::Known(0),
-                _ => Number::Symbol(self.0.grid[axis.index()]),
-            },
+        match self.0.spec.grid()[axis.index()].size {
+            1 => self.index(0),
+            size => Scalar::counter(self.0, self.0.grid[axis.index()], size),
         }
     }
 
@@ -152,11 +165,7 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn scalar(&self, scalars: ScalarsRef, index: usize) -> Scalar<'r> {
         let r = self.0;
-        let number = Number::Symbol(r.load_scalar(r.scalars[scalars.operand()], index));
-        Scalar {
-            recording: r,
-            number,
-        }
+        Scalar::symbol(r, r.load_scalar(r.scalars[scalars.operand()], index))
     }
 
     fn equals(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
@@ -194,10 +203,7 @@ impl<'r> TileOps for Recorder<'r> {
                 (0..written as i64).for_each(|i| body(self.index(i)));
             }
             Unroll::Rolled => self.0.for_loop(count, |counter| {
-                body(Scalar {
-                    recording: self.0,
-                    number: Number::Symbol(counter),
-                });
+                body(Scalar::counter(self.0, counter, count));
             }),
         }
     }
@@ -519,12 +525,21 @@ impl<'r> TileOps for Recorder<'r> {
         if whole || !computed {
             return self.mask(&tile, valid, value, 1);
         }
-        let shape = [tile.rows.len, tile.columns.len];
+        // One of several sub-tiles of columns may end before any block overhangs.
+        let first = match tile.columns.start {
+            Some(_) => self.overhang(valid, tile.columns.len),
+            None => 0,
+        };
+        let shape = [tile.rows.len, tile.columns.len - first];
+        if shape[1] == 0 {
+            return;
+        }
+        let valid = valid + -(first as i64);
         let limit = r.broadcast_scalar(valid.value(), &[shape[0], LANES]);
         let limit = r.lane_distances(limit, self.index(0));
         let limit = r.spread(limit, shape[1]);
         let inside = r.compare_integers("slt", r.group_starts(shape), limit);
-        self.keep(&tile, inside, value);
+        self.keep(&tile, first, inside, value);
     }
 
     fn mask_rows(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {

@@ -37,13 +37,16 @@ pub struct Forward {
     logits: Logits,
     stored: Option<StoredLogits>,
     ending: Ending,
-    rows_per_sub_tile: usize,
     lazy: Option<Lazy>,
 }
 
 /// Rows of a sub-tile of a lazy fold: as many as share the weights of a product. Of more, a v7x does not sum over blocks of the
 /// contraction within the matrix units (libtpu 0.0.51).
 const LAZY_ROWS: usize = 1024;
+
+/// Rows of which a block is folded again, as many as a register has of bf16. That happens next to never, and a short loop of them
+/// takes little room for spills and the compiler little time.
+const AGAIN_ROWS: usize = 16;
 
 /// What a lazy fold needs besides.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +198,7 @@ impl Forward {
                 before: ending.statistics.declare_before(&mut spec)?,
                 labels: (ending.labels).map(|rows| spec.scratch_labels("row_labels", rows.len())),
                 remade: logits.in_one_step().then(|| {
-                    let shape = [rows_per_sub_tile.min(blocks.b), blocks.v];
+                    let shape = [AGAIN_ROWS.min(blocks.b), blocks.v];
                     spec.scratch_tile("remade_logits", DType::F32, shape)
                 }),
             })
@@ -209,7 +212,6 @@ impl Forward {
             logits,
             stored,
             ending,
-            rows_per_sub_tile,
             lazy,
         })
     }
@@ -263,7 +265,7 @@ impl Forward {
             statistics.fold_lazily(t, fold, t.equals(start, t.index(0)));
         });
         t.when(complete, || {
-            statistics.make_good(t, lazy.before, self.rows_per_sub_tile, |rows| {
+            statistics.make_good(t, lazy.before, AGAIN_ROWS, |rows| {
                 let Some(remade) = lazy.remade else {
                     return self.logits.values.rows(rows);
                 };

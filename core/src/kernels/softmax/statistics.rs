@@ -107,18 +107,18 @@ impl Statistics {
     }
 
     /// Where a sum became so large that it may not be accurate, starts again from the logsumexp `before` the tiles of a block, whose
-    /// finished logits are `logits(rows)`.
+    /// finished logits are `logits(rows)`, for `rows_at_once`.
     pub(crate) fn make_good<T: TileOps>(
         &self,
         t: &T,
         before: StatsRef,
-        rows_per_sub_tile: usize,
+        rows_at_once: usize,
         logits: impl Fn(Span<T::Index>) -> Tile<T::Index>,
     ) {
         t.when(t.sums_exceed(self.stats, MOST_SUM), || {
             t.copy_stats(self.stats, before);
             let rows = self.stats.len();
-            t.for_sub_tiles(rows, rows_per_sub_tile, Unroll::Rolled, |span| {
+            t.for_sub_tiles(rows, rows_at_once, Unroll::Rolled, |span| {
                 t.online_logsumexp(self.stats.span(span), logits(span), self.scale);
             });
         });
