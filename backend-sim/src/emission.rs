@@ -13,7 +13,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::memory::MARGIN_BYTES;
-use crate::op::{Request, SimError, lazy_columns, rows_per_sub_tile};
+use crate::op::{Request, SimError, lazy, rows_per_sub_tile};
 use crate::problem::OnHead;
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
@@ -117,7 +117,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         chunk_columns: chunk_columns.unwrap_or(backward.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target).min(forward.b).min(backward.b),
-        lazy_columns: lazy_columns(target, forward),
+        lazy: lazy(target, forward),
     };
     let needed = row.vmem_used_bytes.saturating_add(MARGIN_BYTES);
     // An error beyond what was seen should not fail either, where there is room. Spills of exact f32

@@ -11,7 +11,7 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
-use tilecast_core::kernels::head::{Blocks, Head, HeadError, HeadKernel, Schedule, Strategy};
+use tilecast_core::kernels::head::{Blocks, Head, HeadError, HeadKernel, Lazy, Schedule, Strategy};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::softmax::LogitsError;
@@ -100,7 +100,10 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         chunk_columns: 2 * lanes,
         cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
-        lazy_columns: Some(lanes),
+        lazy: Some(Lazy {
+            columns: lanes,
+            keeps_logits: false,
+        }),
     }
 }
 
@@ -117,7 +120,10 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         backward: raise(schedule.backward),
         chunk_columns: whole(schedule.chunk_columns),
         rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
-        lazy_columns: schedule.lazy_columns.map(whole),
+        lazy: schedule.lazy.map(|lazy| Lazy {
+            columns: whole(lazy.columns),
+            ..lazy
+        }),
         ..*schedule
     }
 }

@@ -136,7 +136,7 @@ mod tests {
             chunk_columns: v,
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
-            lazy_columns: None,
+            lazy: None,
         };
         let programs = [
             problem.forward(&schedule(Strategy::Combined)),

@@ -14,7 +14,7 @@ use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
 
-use crate::op::{BackwardPlan, SimError, lazy_columns, rows_per_sub_tile};
+use crate::op::{BackwardPlan, SimError, lazy, rows_per_sub_tile};
 use crate::tune::plans;
 
 /// An op that can be simulated.
@@ -354,7 +354,7 @@ fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
         chunk_columns: chunk_columns.unwrap_or(blocks.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
-        lazy_columns: lazy_columns(target, blocks),
+        lazy: lazy(target, blocks),
     }
 }
 

@@ -130,7 +130,7 @@ fn samples() -> Vec<Sample> {
             chunk_columns: 256,
             cores: 1,
             rows_per_sub_tile: 128,
-            lazy_columns: None,
+            lazy: None,
         };
         let programs: [Program<HeadKernel>; 2] = [
             problem.forward(&schedule).unwrap(),

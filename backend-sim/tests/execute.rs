@@ -100,7 +100,7 @@ impl Problem {
                 chunk_columns: 256,
                 cores: 2,
                 rows_per_sub_tile: 128,
-                lazy_columns: None,
+                lazy: None,
             },
             arrays,
             reference,

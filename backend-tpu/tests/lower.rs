@@ -2,7 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadKernel, LinearCe, Options, Reduction, Schedule, Strategy,
+    Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Strategy,
 };
 use tilecast_core::kernels::softmax::{self, LogitsOptions, SoftmaxKernel};
 use tilecast_core::kernels::{entropy, grpo, logits_ce};
@@ -34,7 +34,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         chunk_columns: 2 * v,
         cores: 2,
         rows_per_sub_tile: 128,
-        lazy_columns: None,
+        lazy: None,
     }
 }
 
@@ -153,6 +153,29 @@ fn ragged_columns_do_not_cut_the_line_of_sub_tiles() {
     let whole = branches(1024);
     assert_eq!(whole.len(), 2);
     assert_eq!(branches(1000), whole);
+}
+
+/// Of sub-tiles of 256 columns, those of the last block that end before the vocabulary does have no mask in any block, and the one
+/// in which it ends has one for the second of its two groups of 128.
+#[test]
+fn columns_are_masked_that_overhang_in_some_block() {
+    let masks = |vocab: usize, shape: &str| {
+        let problem = LinearCe::new(512, 256, vocab, DType::Bf16, Options::default()).unwrap();
+        let schedule = Schedule {
+            lazy: Some(Lazy {
+                columns: 256,
+                keeps_logits: true,
+            }),
+            ..schedule([256, 256, 768], Strategy::Streaming)
+        };
+        let program = problem.forward(&schedule).unwrap();
+        let module = lower(&program.launches()[0].0.kernel, F32Products::Exact).unwrap();
+        let selection = format!(" : vector<{shape}xi1>, vector<{shape}xf32>");
+        module.to_pretty().matches(&selection).count()
+    };
+    let [whole, ragged] = [1536, 768 + 512 + 150].map(|vocab| masks(vocab, "256x128"));
+    assert_eq!(ragged, whole + 1);
+    assert_eq!(masks(768 + 512 + 150, "256x256"), 0);
 }
 
 /// What a sum over rows loads at a time stays in registers: of a tile at once the compiler would spill most.

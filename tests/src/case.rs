@@ -88,7 +88,7 @@ impl Case {
             chunk_columns: 2 * v,
             cores: 2,
             rows_per_sub_tile: b,
-            lazy_columns: None,
+            lazy: None,
         })
     }
 

@@ -3,7 +3,7 @@
 
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
-use tilecast::core::kernels::head::{Blocks, HeadOptions, Schedule, Strategy};
+use tilecast::core::kernels::head::{Blocks, HeadOptions, Lazy, Schedule, Strategy};
 use tilecast::core::kernels::linear_op::{Inputs, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
 use tilecast::core::program::Program;
@@ -135,13 +135,16 @@ impl Case {
             chunk_columns: 2 * v,
             cores: 2,
             rows_per_sub_tile: b,
-            lazy_columns: None,
+            lazy: None,
         };
         match column {
             Column::Cpu(_) => schedule,
             Column::Simulated => {
                 let lazy = Schedule {
-                    lazy_columns: Some(v),
+                    lazy: Some(Lazy {
+                        columns: v,
+                        keeps_logits: false,
+                    }),
                     ..schedule
                 };
                 raised(&lazy, default_target())

@@ -4,8 +4,8 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
-    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Matrix, Options, Reduction, Strategy,
-    linear_ce,
+    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Lazy, Matrix, Options, Reduction,
+    Strategy, linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
 use tilecast_tests::case::everything;
@@ -39,6 +39,20 @@ fn few_tokens() -> Case {
 /// Ragged, too, in blocks of 128: three row blocks on two cores, two hidden and three column blocks.
 fn tpu_blocks() -> Case {
     Case::new("", [300, 140, 301]).blocks([128, 128, 128])
+}
+
+fn lazy(columns: usize) -> Option<Lazy> {
+    Some(Lazy {
+        columns,
+        keeps_logits: false,
+    })
+}
+
+fn lazy_and_kept(columns: usize) -> Option<Lazy> {
+    Some(Lazy {
+        columns,
+        keeps_logits: true,
+    })
 }
 
 fn soft_cap() -> Options {
@@ -180,13 +194,15 @@ cases! {
         .edit_schedule(|s| s.backward = Blocks { b: 5, h: 7, v: 9 });
 
     // Exponentials that do not wait for the maximum of their row.
-    lazily_f32: ragged().edit_schedule(|s| s.lazy_columns = Some(4));
-    lazily_bf16: ragged().bf16().edit_schedule(|s| s.lazy_columns = Some(8));
+    lazily_f32: ragged().edit_schedule(|s| s.lazy = lazy(4));
+    lazily_bf16: ragged().bf16().edit_schedule(|s| s.lazy = lazy(8));
     lazily_with_everything: ragged().options(everything())
-        .edit_schedule(|s| s.lazy_columns = Some(5));
-    lazily_in_one_sub_tile: ragged().edit_schedule(|s| s.lazy_columns = Some(100));
+        .edit_schedule(|s| s.lazy = lazy(5));
+    lazily_in_one_sub_tile: ragged().edit_schedule(|s| s.lazy = lazy(100));
     lazily_and_large_logits: ragged().logit_scale(40.0)
-        .edit_schedule(|s| s.lazy_columns = Some(1));
+        .edit_schedule(|s| s.lazy = lazy(1));
+    lazily_and_large_logits_kept: ragged().logit_scale(40.0)
+        .edit_schedule(|s| s.lazy = lazy_and_kept(1));
 
     // Longer than the strips and slices in which the CPU backend walks a block.
     wide_blocks: Case::new("", [6, 16, 2600]).blocks([4, 16, 1100]).options(everything());
@@ -206,9 +222,11 @@ cases! {
         s.rows_per_sub_tile = 128;
     });
     tpu_blocks_lazily_f32: Case::new("", [150, 140, 501]).blocks([128, 128, 256])
-        .options(everything()).edit_schedule(|s| s.lazy_columns = Some(128));
+        .options(everything()).edit_schedule(|s| s.lazy = lazy(128));
     tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()
-        .edit_schedule(|s| s.lazy_columns = Some(256));
+        .edit_schedule(|s| s.lazy = lazy(256));
+    tpu_blocks_lazily_kept: Case::new("", [150, 140, 501]).blocks([128, 256, 256])
+        .options(everything()).edit_schedule(|s| s.lazy = lazy_and_kept(128));
     tpu_blocks_divide_everything: Case::new("", [256, 256, 384]).blocks([128, 128, 128]).bf16();
 
     large_logits_f32: ragged().logit_scale(60.0);

@@ -5,7 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tilecast::{Blocks, DType, Options, Reduction, Schedule, Strategy as Backward};
+use tilecast::{Blocks, DType, Lazy, Options, Reduction, Schedule, Strategy as Backward};
 use tilecast_cpu::simd::Simd;
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Rounding};
 
@@ -101,17 +101,20 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         1..=900_usize,
         1..=5_usize,
         block(),
-        proptest::option::of(block()),
+        proptest::option::of((block(), any::<bool>())),
     )
         .prop_map(
-            |(forward, backward, chunk_columns, cores, rows_per_sub_tile, lazy_columns)| Schedule {
+            |(forward, backward, chunk_columns, cores, rows_per_sub_tile, lazy)| Schedule {
                 forward,
                 backward,
                 strategy: Backward::Streaming,
                 chunk_columns,
                 cores,
                 rows_per_sub_tile,
-                lazy_columns,
+                lazy: lazy.map(|(columns, keeps_logits)| Lazy {
+                    columns,
+                    keeps_logits,
+                }),
             },
         )
 }

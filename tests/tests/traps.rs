@@ -10,7 +10,8 @@ use tilecast::core::DType;
 use tilecast::core::program::Kernel;
 use tilecast::core::spec::{BlockIndex, Blocked, Semantics, SpecBuilder};
 use tilecast::{
-    Blocks, Cotangents, Cpu, Gradient, Matrix, Options, Reduction, Schedule, Strategy, linear_ce,
+    Blocks, Cotangents, Cpu, Gradient, Lazy, Matrix, Options, Reduction, Schedule, Strategy,
+    linear_ce,
 };
 use tilecast_tests::case::everything;
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Outputs, bf16_unit, columns};
@@ -72,10 +73,21 @@ fn phantom_vocabulary_columns_do_not_enter_the_logsumexp() {
 fn lazily_added_exponentials_do_not_overflow() {
     const SUB_TILE: usize = 128;
     let slopes = [-400.0, -30.0, 0.0, 30.0, 80.0, 100.0, 400.0_f32];
-    for lazy_columns in [None, Some(SUB_TILE / 2), Some(SUB_TILE)] {
+    let lazily = |columns, keeps_logits| {
+        Some(Lazy {
+            columns,
+            keeps_logits,
+        })
+    };
+    for lazy in [
+        None,
+        lazily(SUB_TILE / 2, false),
+        lazily(SUB_TILE, false),
+        lazily(SUB_TILE, true),
+    ] {
         let case = Case::new("steep rows", [slopes.len(), 2, 5 * SUB_TILE])
             .blocks([4, 2, 2 * SUB_TILE])
-            .edit_schedule(|schedule| schedule.lazy_columns = lazy_columns);
+            .edit_schedule(|schedule| schedule.lazy = lazy);
         let mut data = case.data();
         let v = 5 * SUB_TILE;
         data.x = slopes.iter().flat_map(|&slope| [slope, 1.0]).collect();

@@ -369,7 +369,7 @@ mod tests {
                     chunk_columns: 2 * v,
                     cores: 1,
                     rows_per_sub_tile: 128,
-                    lazy_columns: None,
+                    lazy: None,
                 };
                 let forward = problem.forward(&schedule).unwrap();
                 let backward = problem.backward(&schedule).unwrap();

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, HeadKernel, LinearCe, Options, Schedule, Strategy,
+    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Strategy,
 };
 use tilecast_core::program::{Kernel, Launch, Program};
 use tilecast_core::target::{Target, UnknownTarget};
@@ -86,8 +86,8 @@ pub struct Own {
     pub blocks: Blocks,
     /// Rows whose softmax follows their product at once.
     pub rows_per_sub_tile: usize,
-    /// Columns of the forward pass whose exponentials do, lazily.
-    pub lazy_columns: Option<usize>,
+    /// How the forward pass folds blocks, if lazily.
+    pub lazy: Option<Lazy>,
     /// Structure of the backward pass; `None` is the forward pass.
     pub strategy: Option<Strategy>,
     /// Columns of a chunk of delta.
@@ -105,7 +105,7 @@ impl Own {
             chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
             cores: target.cores_per_device(),
             rows_per_sub_tile: self.rows_per_sub_tile,
-            lazy_columns: self.lazy_columns,
+            lazy: self.lazy,
         };
         match self.strategy {
             None => self.problem.forward(&schedule),
@@ -333,7 +333,18 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
         ),
     };
     let rows_per_sub_tile = records.get("rows_per_sub_tile")?;
-    let lazy_columns = records.get_if_any("lazy_columns")?;
+    let lazy: String = records.get("lazy")?;
+    let (columns, keeps_logits) = match lazy.strip_suffix(" kept") {
+        Some(columns) => (columns, true),
+        None => (lazy.as_str(), false),
+    };
+    let lazy = match columns {
+        "" => None,
+        columns => Some(Lazy {
+            columns: columns.parse().map_err(|_| records.wrong("lazy"))?,
+            keeps_logits,
+        }),
+    };
     let chunk_columns = records.get_if_any("chunk_columns")?;
     let mut parameters = format!(
         "{dtype} B={} H={} V={} blocks {},{},{}",
@@ -347,8 +358,9 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
     if rows_per_sub_tile != 128.min(blocks.b) {
         parameters += &format!(" sub-tile {rows_per_sub_tile}");
     }
-    if let Some(columns) = lazy_columns {
-        parameters += &format!(" lazy {columns}");
+    if let Some(lazy) = lazy {
+        let kept = if lazy.keeps_logits { " kept" } else { "" };
+        parameters += &format!(" lazy {}{kept}", lazy.columns);
     }
     if let Some(columns) = chunk_columns {
         parameters += &format!(" chunk {columns}");
@@ -369,7 +381,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
             problem,
             blocks,
             rows_per_sub_tile,
-            lazy_columns,
+            lazy,
             strategy,
             chunk_columns,
             products,

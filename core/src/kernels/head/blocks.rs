@@ -44,9 +44,19 @@ pub struct Schedule {
     pub cores: usize,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
-    /// Forward: columns whose exponentials follow their product at once, relative to maxima that are not kept up to
-    /// date; `None` for rows, relative to their maximum.
-    pub lazy_columns: Option<usize>,
+    /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
+    /// date; `None` for those of rows, relative to their maximum.
+    pub lazy: Option<Lazy>,
+}
+
+/// How a forward pass folds blocks of logits that does not keep maxima up to date.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lazy {
+    /// Columns whose exponentials follow their product at once.
+    pub columns: usize,
+    /// Whether the block of logits is kept for the case that it has to be folded again. Otherwise it is made again where a
+    /// step has all that it is made of.
+    pub keeps_logits: bool,
 }
 
 impl Schedule {
@@ -65,7 +75,7 @@ impl Schedule {
             ("chunk columns", self.chunk_columns),
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
-            ("lazy columns", self.lazy_columns.unwrap_or(1)),
+            ("lazy columns", self.lazy.map_or(1, |lazy| lazy.columns)),
         ])
     }
 }
@@ -283,7 +293,7 @@ impl Schedule {
             chunk_columns: (cache.chunk_bytes / row_bytes).max(backward.v),
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
-            lazy_columns: None,
+            lazy: None,
         }
     }
 }

@@ -5,12 +5,12 @@
 //! An exponential relative to the maximum of its row waits until all columns of the block are there. A scheduler of straight lines then
 //! alternates: products while the exponentials of a sub-tile wait, exponentials once they need not. Any number near the
 //! maximum would do, and the maximum of the columns before usually is one. So with
-//! [`lazy_columns`](super::Schedule::lazy_columns) the first columns of a row decide what its sum is relative to. The exponentials of
+//! [`lazy`](super::Schedule::lazy) the first columns of a row decide what its sum is relative to. The exponentials of
 //! each sub-tile of columns follow its product one by one, and no maximum is computed. Where the sum
 //! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
 //! is folded again as without it, and the row goes on with the maximum so far.
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::{Blocks, Chunks, Lazy};
 use super::chunk::ChunkArray;
 use super::exponentials::Exponentials;
 use super::logits::{Logits, Position, SubTiles};
@@ -37,7 +37,7 @@ pub struct Forward {
     logits: Logits,
     stored: Option<StoredLogits>,
     ending: Ending,
-    lazy: Option<Lazy>,
+    lazy: Option<LazyFold>,
 }
 
 /// Rows of a sub-tile of a lazy fold: as many as share the weights of a product. Of more, a v7x does not sum over blocks of the
@@ -50,14 +50,14 @@ const AGAIN_ROWS: usize = 16;
 
 /// What a lazy fold needs besides.
 #[derive(Clone, Copy, Debug)]
-struct Lazy {
+struct LazyFold {
     /// Columns of a sub-tile.
     columns: usize,
     /// The logsumexp before the block.
     before: StatsRef,
     /// The labels, once per row block in a form that each sub-tile can use.
     labels: Option<RowsRef>,
-    /// Where the logits of some rows are made again, if a step has all they are made of. Then nothing reads the block
+    /// Where the logits of some rows are made again, if they are not kept. Then nothing reads the block
     /// of them but what follows each product, and the TPU compiler keeps none of it in memory.
     remade: Option<TileRef>,
 }
@@ -112,7 +112,7 @@ impl Forward {
         schedule: &Schedule,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        let sub_tiles = (schedule.rows_per_sub_tile, schedule.lazy_columns);
+        let sub_tiles = (schedule.rows_per_sub_tile, schedule.lazy);
         Self::declare(name, head, schedule.forward, sub_tiles, None, ending)
     }
 
@@ -138,7 +138,7 @@ impl Forward {
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        (rows_per_sub_tile, lazy_columns): (usize, Option<usize>),
+        (rows_per_sub_tile, lazy): (usize, Option<Lazy>),
         store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
@@ -192,12 +192,12 @@ impl Forward {
             let label_logit = ending.statistics.label_logit.expect("a loss of labels");
             ending.results.push((out, Expr::leaf(label_logit)));
         }
-        let lazy = lazy_columns.and_then(|columns| {
-            Some(Lazy {
-                columns,
+        let lazy = lazy.and_then(|lazy| {
+            Some(LazyFold {
+                columns: lazy.columns,
                 before: ending.statistics.declare_before(&mut spec)?,
                 labels: (ending.labels).map(|rows| spec.scratch_labels("row_labels", rows.len())),
-                remade: logits.in_one_step().then(|| {
+                remade: (!lazy.keeps_logits && logits.in_one_step()).then(|| {
                     let shape = [AGAIN_ROWS.min(blocks.b), blocks.v];
                     spec.scratch_tile("remade_logits", DType::F32, shape)
                 }),
@@ -249,7 +249,7 @@ impl Forward {
         }
     }
 
-    fn fold_lazily<T: TileOps>(&self, t: &T, lazy: Lazy) {
+    fn fold_lazily<T: TileOps>(&self, t: &T, lazy: LazyFold) {
         let statistics = &self.ending.statistics;
         let complete = t.is_last(self.hidden);
         t.when(complete, || t.copy_stats(lazy.before, statistics.stats));

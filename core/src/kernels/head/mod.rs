@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-pub use blocks::{Blocks, Cache, Schedule, candidates};
+pub use blocks::{Blocks, Cache, Lazy, Schedule, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};

@@ -35,7 +35,7 @@ mod program;
 pub mod reference;
 
 pub use super::head::{
-    Blocks, Cache, HeadError, HeadKernel, InDw, Kept, Schedule, Stored, Strategy, candidates,
+    Blocks, Cache, HeadError, HeadKernel, InDw, Kept, Lazy, Schedule, Stored, Strategy, candidates,
 };
 use super::head::{Head, HeadOptions};
 use crate::DType;
