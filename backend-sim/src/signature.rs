@@ -243,11 +243,11 @@ impl Signature {
         dependents(module, self.function, &extracted(module, self.function))
     }
 
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars or on vectors: whatever
-    /// their values, the compiler keeps it.
+    /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever their values, the
+    /// compiler keeps it.
     pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {
         let roots = self.roots(module);
-        let mut seeds = extracted(module, self.function);
+        let mut seeds = Vec::new();
         module.walk(self.function, &mut |op| {
             let memory = module.operands(op).first();
             let memory = memory.and_then(|value| roots[value.index()]);
