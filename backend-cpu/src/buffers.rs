@@ -7,10 +7,8 @@
 
 use std::cell::Cell;
 
-use half::bf16;
-use tilecast_core::DType;
-
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
+use crate::elements::Elements;
 use crate::gemm;
 use crate::simd::{Destination, Values, ValuesMut};
 use crate::storage::Storage;
@@ -42,53 +40,6 @@ impl Block {
         };
         let inside = [inside(1), inside(0)];
         Some(Self { start, inside })
-    }
-}
-
-/// Row-major elements of a tile.
-#[derive(Clone, Debug)]
-pub(crate) enum Elements {
-    /// f32
-    F32(Vec<f32>),
-    /// bf16
-    Bf16(Vec<bf16>),
-    /// i32
-    I32(Vec<i32>),
-}
-
-impl Elements {
-    /// `len` elements that no kernel may read: NaN, or for integers the least value.
-    pub(crate) fn poisoned(dtype: DType, len: usize) -> Self {
-        match dtype {
-            DType::F32 => Self::F32(vec![f32::NAN; len]),
-            DType::Bf16 => Self::Bf16(vec![bf16::NAN; len]),
-            DType::I32 => Self::I32(vec![i32::MIN; len]),
-        }
-    }
-
-    /// Poisons them again.
-    pub(crate) fn poison(&mut self) {
-        match self {
-            Self::F32(data) => data.fill(f32::NAN),
-            Self::Bf16(data) => data.fill(bf16::NAN),
-            Self::I32(data) => data.fill(i32::MIN),
-        }
-    }
-
-    pub(crate) fn as_data(&self) -> Data<'_> {
-        match self {
-            Self::F32(data) => Data::F32(data),
-            Self::Bf16(data) => Data::Bf16(data),
-            Self::I32(data) => Data::I32(data),
-        }
-    }
-
-    pub(crate) fn as_data_mut(&mut self) -> DataMut<'_> {
-        match self {
-            Self::F32(data) => DataMut::F32(data),
-            Self::Bf16(data) => DataMut::Bf16(data),
-            Self::I32(data) => DataMut::I32(data),
-        }
     }
 }
 
@@ -168,7 +119,8 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub(crate) struct LocalTile<'s, 'a> {
     pub(crate) elements: Elements,
-    pub(crate) columns: usize,
+    /// From one row to the next.
+    pub(crate) row_stride: usize,
     pub(crate) output: Option<Output<'s, 'a>>,
 }
 
@@ -180,8 +132,8 @@ pub(crate) struct LocalTile<'s, 'a> {
 pub(crate) struct Output<'s, 'a> {
     pub(crate) array: &'s Storage<'a>,
     pub(crate) block: Option<Block>,
-    /// Elements of the tile.
-    pub(crate) len: usize,
+    /// Rows of the tile.
+    pub(crate) rows: usize,
     pub(crate) place: Place,
     /// Whether each block starts as NaN, and not as what was left by the last.
     pub(crate) poison: bool,
@@ -206,13 +158,16 @@ impl LocalTile<'_, '_> {
             return;
         }
         if self.elements.as_data().is_empty() {
-            self.elements = Elements::poisoned(output.array.dtype(), output.len);
+            let len = output.rows * self.row_stride;
+            self.elements = Elements::poisoned(output.array.dtype(), len);
         } else if output.poison {
             self.elements.poison();
         }
         if let (Place::Array, Some(block)) = (place, &output.block) {
-            let (to, columns) = (self.elements.as_data_mut(), self.columns);
-            (output.array).read(block, |array, start| load(array, start, block, to, columns));
+            let (to, row_stride) = (self.elements.as_data_mut(), self.row_stride);
+            (output.array).read(block, |array, start| {
+                load(array, start, block, to, row_stride)
+            });
         }
     }
 
@@ -264,7 +219,7 @@ impl LocalTile<'_, '_> {
             }
         }
         self.settle();
-        let start = row * self.columns + column;
+        let start = row * self.row_stride + column;
         body(
             values_mut(self.elements.as_data_mut(), start..start + len),
             Destination::Caches,
@@ -306,9 +261,9 @@ impl LocalTile<'_, '_> {
         };
         let place = std::mem::replace(&mut output.place, Place::Nowhere);
         if let (Place::Tile, Some(block)) = (place, &output.block) {
-            let (from, columns) = (self.elements.as_data(), self.columns);
+            let (from, row_stride) = (self.elements.as_data(), self.row_stride);
             (output.array).write(block, |array, start| {
-                store(array, start, block, from, columns);
+                store(array, start, block, from, row_stride);
             });
         }
     }
@@ -316,8 +271,8 @@ impl LocalTile<'_, '_> {
     /// Describes a part of the tile.
     pub(crate) fn layout(&self, part: &Part) -> gemm::Layout {
         gemm::Layout {
-            offset: part.row * self.columns + part.column,
-            row_stride: self.columns,
+            offset: part.row * self.row_stride + part.column,
+            row_stride: self.row_stride,
             ..gemm::Layout::row_major(part.rows, part.columns)
         }
     }
@@ -380,7 +335,7 @@ fn minor_strides(strides: &[usize]) -> [usize; 2] {
     }
 }
 
-/// Copies the part of a block inside the array, where it starts at `start`, into a row-major tile of `width` columns.
+/// Copies the part of a block inside the array, where it starts at `start`, into a tile whose rows are `width` apart.
 pub(crate) fn load(
     array: &ArrayRef<'_>,
     start: usize,
@@ -416,7 +371,7 @@ fn load_rows<T: Copy>(
     }
 }
 
-/// Copies a row-major tile of `width` columns to the part of a block inside the array, where it starts at `start`.
+/// Copies a tile whose rows are `width` apart to the part of a block inside the array, where it starts at `start`.
 pub(crate) fn store(
     array: &mut ArrayMut<'_>,
     start: usize,

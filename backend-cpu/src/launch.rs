@@ -10,9 +10,8 @@ use std::cell::{Cell, RefCell};
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariable, NamedBuffer};
 
-use crate::buffers::{
-    Block, Elements, InputTile, LocalTile, Masks, Output, Place, Vector, VectorWindow,
-};
+use crate::buffers::{Block, InputTile, LocalTile, Masks, Output, Place, Vector, VectorWindow};
+use crate::elements::{Elements, row_stride};
 use crate::panels::{KEPT_PANEL_BYTES, Panels, block_bytes, blocks_kept};
 use crate::simd::Statistics;
 use crate::storage::Storage;
@@ -219,11 +218,11 @@ fn slot<'s, 'a>(
                 (Layout::Tile, Access::Output) => Slot::Local(LocalTile {
                     // Of no use to a kernel whose rows go straight to the array.
                     elements: Elements::poisoned(operand.dtype, 0),
-                    columns: minor[0],
+                    row_stride: row_stride(operand.dtype, minor[0]),
                     output: Some(Output {
                         array,
                         block,
-                        len: minor[0] * minor[1],
+                        rows: minor[1],
                         place: Place::Nowhere,
                         poison,
                     }),
@@ -243,11 +242,14 @@ fn slot<'s, 'a>(
             dtype,
             layout: Layout::Tile,
             shape,
-        } => Slot::Local(LocalTile {
-            elements: Elements::poisoned(*dtype, shape[0] * shape[1]),
-            columns: shape[1],
-            output: None,
-        }),
+        } => {
+            let row_stride = row_stride(*dtype, shape[1]);
+            Slot::Local(LocalTile {
+                elements: Elements::poisoned(*dtype, shape[0] * row_stride),
+                row_stride,
+                output: None,
+            })
+        }
         Buffer::Scratch { dtype, shape, .. } => Slot::Vector(Vector {
             elements: Elements::poisoned(*dtype, shape[0]),
             window: None,

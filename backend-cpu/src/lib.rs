@@ -10,7 +10,7 @@
 //! | [`mod@array`] | borrowed arrays of any stride |
 //! | [`simd`] | vector math and microkernels, chosen at run time; the only unsafe code |
 //! | [`gemm`] | packed matrix products |
-//! | `primitives`, `delta`, `tiles`, `buffers`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
+//! | `primitives`, `delta`, `tiles`, `buffers`, `elements`, `panels`, `evaluate`, `leaves` | the primitives of [`TileOps`](tilecast_core::ops::TileOps), executed |
 //! | `storage` | arrays as the threads of a launch share them |
 //! | `launch`, `run` | grids over threads, programs over launches |
 
@@ -18,6 +18,7 @@ pub mod array;
 mod buffers;
 mod cache;
 mod delta;
+mod elements;
 mod evaluate;
 pub mod gemm;
 mod launch;

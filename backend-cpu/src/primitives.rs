@@ -8,7 +8,8 @@ use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, Tile};
 
-use crate::buffers::{Elements, Masks, load, store};
+use crate::buffers::{Masks, load, store};
+use crate::elements::Elements;
 use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out};
 use crate::leaves::{AlongRow, AlongRows};
@@ -83,7 +84,7 @@ impl CpuTiles<'_, '_> {
         })?;
         let part = part(&out);
         let mut local = self.local(out.buffer);
-        let columns = local.columns;
+        let row_stride = local.row_stride;
         let Elements::F32(data) = &mut local.elements else {
             panic!(
                 "a product is summed in f32, {} is not",
@@ -91,8 +92,8 @@ impl CpuTiles<'_, '_> {
             );
         };
         let out_tile = Out {
-            values: &mut data[part.row * columns + part.column..],
-            row_stride: columns,
+            values: &mut data[part.row * row_stride + part.column..],
+            row_stride,
             rows: part.rows,
             columns: part.columns,
         };

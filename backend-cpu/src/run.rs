@@ -1,14 +1,12 @@
 //! Runs a program: launches in order, and the array operations between them.
 
 use half::bf16;
-use tilecast_core::DType;
 use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
 
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
-use crate::buffers::Elements;
+use crate::elements::Elements;
 use crate::evaluate::{Leaves, STRIP, evaluate};
 use crate::launch::launch;
-use crate::simd::untouched;
 use crate::storage::{Bound, share};
 use crate::{Cpu, CpuError};
 
@@ -28,7 +26,7 @@ pub(crate) fn run<K: Kernel + Sync>(
             let len = array.dims.iter().product();
             match cpu.poison {
                 true => Elements::poisoned(array.dtype, len),
-                false => zeroed(array.dtype, len),
+                false => Elements::zeroed(array.dtype, len),
             }
         })
         .collect();
@@ -71,14 +69,6 @@ pub(crate) fn run<K: Kernel + Sync>(
         arrays.push(bound);
     }
     steps(cpu, program.steps(), &mut arrays, 0)
-}
-
-fn zeroed(dtype: DType, len: usize) -> Elements {
-    match dtype {
-        DType::F32 => Elements::F32(untouched(len)),
-        DType::Bf16 => Elements::Bf16(untouched(len)),
-        DType::I32 => Elements::I32(untouched(len)),
-    }
 }
 
 fn steps<K: Kernel + Sync>(

@@ -8,7 +8,8 @@ use tilecast_core::spec::KernelSpec;
 use tilecast_core::view::{BufferId, HbmBlock, Span, Stats, Tile};
 
 use crate::Cpu;
-use crate::buffers::{Block, Elements, InputTile, LocalTile, Masks, Part, Vector, values};
+use crate::buffers::{Block, InputTile, LocalTile, Masks, Part, Vector, values};
+use crate::elements::{Aligned, Elements};
 use crate::evaluate::STRIP;
 use crate::gemm::{self, GemmError, Source};
 use crate::panels::Panels;
@@ -62,7 +63,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         })
     }
 
-    pub(crate) fn vector(&self, buffer: BufferId) -> RefMut<'_, Vec<f32>> {
+    pub(crate) fn vector(&self, buffer: BufferId) -> RefMut<'_, Aligned<f32>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
             Slot::Vector(Vector {
                 elements: Elements::F32(data),
@@ -72,7 +73,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         })
     }
 
-    pub(crate) fn integers(&self, buffer: BufferId) -> RefMut<'_, Vec<i32>> {
+    pub(crate) fn integers(&self, buffer: BufferId) -> RefMut<'_, Aligned<i32>> {
         RefMut::map(self.slot(buffer), |slot| match slot {
             Slot::Vector(Vector {
                 elements: Elements::I32(data),
@@ -146,7 +147,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
                 // The tile is borrowed only after: it may be a leaf of what is computed.
                 compute(r, c, strip);
                 let mut local = self.local(out.buffer);
-                let start = (part.row + r) * local.columns + part.column + c;
+                let start = (part.row + r) * local.row_stride + part.column + c;
                 let len = strip.len();
                 match &mut local.elements {
                     Elements::F32(data) => data[start..start + len].copy_from_slice(strip),
@@ -363,7 +364,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     /// Runs `body` on the elements of a whole scratch buffer and its row length.
     pub(crate) fn whole_scratch(&self, tile: &Tile<i64>, body: impl FnOnce(&mut Elements, usize)) {
         match &mut *self.slot(tile.buffer) {
-            Slot::Local(local) => body(&mut local.elements, local.columns),
+            Slot::Local(local) => body(&mut local.elements, local.row_stride),
             Slot::Vector(vector) => body(&mut vector.elements, usize::MAX),
             _ => panic!("{} is not scratch", self.name(tile.buffer)),
         }

@@ -133,14 +133,16 @@ unsafe fn sum<'a>(
 }
 
 /// One block of results over the whole depth of `lhs` and `rhs`, equally long panels. Tiles of `lhs` are loaded with the hint
-/// that they are not needed again soon, which leaves L1 to `rhs`.
+/// that they are not needed again soon, which leaves L1 to `rhs`. While products run, results of the block below are asked for, two
+/// rows in the time of a group, since no processor sees that far ahead; beyond the end that does nothing.
 ///
 /// # Safety
 ///
 /// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at
 /// [`BLOCK`] rows of as many values, `row_stride` apart, and the panels have whole groups of [`TILE_WORDS`].
 unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accumulate: bool) {
-    // SAFETY: the loop reads 2048 bytes of each panel per group of depth words; the rest is what the caller says.
+    // SAFETY: the loop reads 2048 bytes of each panel per group of depth words; prefetches read nothing; the rest is what the
+    // caller says.
     unsafe {
         asm!(
             "test {accumulate}, {accumulate}",
@@ -164,8 +166,13 @@ unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accu
             "tileloadd tmm7, [{rhs} + {rhs_stride} + 64]",
             "tdpbf16ps tmm0, tmm4, tmm6",
             "tileloaddt1 tmm5, [{lhs} + {lhs_stride} + 1024]",
+            "prefetcht0 [{next}]",
+            "prefetcht0 [{next} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
+            "prefetcht0 [{next} + {stride}]",
+            "prefetcht0 [{next} + {stride} + 64]",
             "tdpbf16ps tmm2, tmm5, tmm6",
+            "lea {next}, [{next} + 2 * {stride}]",
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {lhs}, 2048",
             "add {rhs}, 2048",
@@ -180,6 +187,7 @@ unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accu
             out = in(reg) out,
             below = in(reg) out.wrapping_add(TILE * row_stride),
             stride = in(reg) row_stride * size_of::<f32>(),
+            next = inout(reg) out.wrapping_add(BLOCK * row_stride) => _,
             lhs = inout(reg) lhs.as_ptr() => _,
             lhs_stride = in(reg) 64_usize,
             rhs = inout(reg) rhs.as_ptr() => _,
