@@ -179,6 +179,12 @@ impl LocalTile<'_, '_> {
         self.output.as_ref().is_some_and(place)
     }
 
+    /// Takes for written what the array has.
+    pub(crate) fn adopt(&mut self) {
+        let output = self.output.as_mut().expect("an output window");
+        output.place = Place::Array;
+    }
+
     /// How many of `len` elements of a row lie inside the array, from `column` on.
     pub(crate) fn columns_inside(&self, row: usize, column: usize, len: usize) -> usize {
         let block = self

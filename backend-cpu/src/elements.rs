@@ -15,14 +15,11 @@ use half::bf16;
 use tilecast_core::DType;
 
 use crate::array::{Data, DataMut};
-use crate::simd::untouched;
-
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
+use crate::simd::{Line, untouched};
 
 /// From one row of a tile of so many columns to the next, elements.
 pub(crate) fn row_stride(dtype: DType, columns: usize) -> usize {
-    let of_line = LINE_BYTES / dtype.size_bytes();
+    let of_line = Line::BYTES / dtype.size_bytes();
     (columns.div_ceil(of_line) | 1) * of_line
 }
 
@@ -92,14 +89,14 @@ pub(crate) struct Aligned<T> {
 
 impl<T: Copy> Aligned<T> {
     /// More elements than a start at a line can leave unused.
-    const SLACK: usize = LINE_BYTES / size_of::<T>();
+    const SLACK: usize = Line::BYTES / size_of::<T>();
 
     fn filled(value: T, len: usize) -> Self {
         Self::within(vec![value; len + Self::SLACK], len)
     }
 
     fn within(memory: Vec<T>, len: usize) -> Self {
-        let start = memory.as_ptr().align_offset(LINE_BYTES).min(Self::SLACK);
+        let start = memory.as_ptr().align_offset(Line::BYTES).min(Self::SLACK);
         Self { memory, start, len }
     }
 }
@@ -135,9 +132,9 @@ mod tests {
             for columns in [1, 5, 16, 480, 512, 1000, 1024, 4096] {
                 let bytes = row_stride(dtype, columns) * dtype.size_bytes();
                 assert!(bytes >= columns * dtype.size_bytes());
-                assert_eq!(bytes % LINE_BYTES, 0);
+                assert_eq!(bytes % Line::BYTES, 0);
                 let mut sets: Vec<_> = (0..SETS)
-                    .map(|row| row * bytes / LINE_BYTES % SETS)
+                    .map(|row| row * bytes / Line::BYTES % SETS)
                     .collect();
                 sets.sort_unstable();
                 sets.dedup();
@@ -157,7 +154,7 @@ mod tests {
                     panic!("f32")
                 };
                 assert_eq!(data.len(), len);
-                assert_eq!(data.as_ptr().addr() % LINE_BYTES, 0);
+                assert_eq!(data.as_ptr().addr() % Line::BYTES, 0);
             }
         }
     }

@@ -165,6 +165,21 @@ impl TileOps for CpuTiles<'_, '_> {
         });
     }
 
+    fn cast(&self, out: impl Into<Tile<i64>>, input: impl Into<Tile<i64>>) {
+        let (out, input) = (out.into(), input.into());
+        if !self.adopt(&out, &input) {
+            let strips = self.share_memory(&out, &input);
+            for row in 0..out.rows.len {
+                self.pieces(&input, row, strips, |first, x| {
+                    self.pieces_mut(&out, row, first, x.len(), |out, destination| {
+                        self.simd.convert(out, x, destination);
+                    });
+                });
+            }
+        }
+        self.panels[out.buffer.index()].invalidate();
+    }
+
     fn row_wise(&self, out: impl Into<Rows<i64>>, value: Expr<Leaf<i64>>) {
         let out = out.into();
         let mut strip = [0.0_f32; STRIP];

@@ -72,7 +72,12 @@ impl<'a> Bound<'a> {
             false => whole,
         };
         let alone = uses.len() == 1;
-        let streamed = alone && role == Role::Output && bytes >= STREAMED_BYTES;
+        let long_rows = uses.iter().all(|buffer| {
+            let operand = buffer.operand();
+            let columns = operand.map_or(0, |operand| operand.block.last().copied().unwrap_or(1));
+            columns * dtype.size_bytes() >= STREAMED_ROW_BYTES
+        });
+        let streamed = alone && role == Role::Output && bytes >= STREAMED_BYTES && long_rows;
         Storage::Written(Bands {
             height,
             dtype,
@@ -90,6 +95,10 @@ impl<'a> Bound<'a> {
 
 /// Results of this size no cache keeps until they are read.
 const STREAMED_BYTES: usize = 64 << 20;
+
+/// Shorter rows of a block are written through the caches: with their ends in lines that others write, streaming a `dw` of bf16
+/// in rows of 960 bytes took 17 % longer on a Xeon.
+const STREAMED_ROW_BYTES: usize = 4 << 10;
 
 /// The arrays that a launch of a kernel uses, each as its threads share it; `operands` are those of its spec, in order.
 pub(crate) fn share<'x>(

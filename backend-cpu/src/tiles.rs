@@ -146,16 +146,9 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
                 let strip = &mut strip[..STRIP.min(part.columns - c)];
                 // The tile is borrowed only after: it may be a leaf of what is computed.
                 compute(r, c, strip);
-                let mut local = self.local(out.buffer);
-                let start = (part.row + r) * local.row_stride + part.column + c;
-                let len = strip.len();
-                match &mut local.elements {
-                    Elements::F32(data) => data[start..start + len].copy_from_slice(strip),
-                    Elements::Bf16(data) => {
-                        self.simd.f32_to_bf16(&mut data[start..start + len], strip);
-                    }
-                    Elements::I32(_) => panic!("{} holds integers", self.name(out.buffer)),
-                }
+                self.pieces_mut(out, r, c, strip.len(), |to, destination| {
+                    self.simd.convert(to, Values::F32(strip), destination);
+                });
             }
         }
         self.panels[out.buffer.index()].invalidate();
@@ -276,6 +269,15 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
                 }
                 _ => false,
             }
+    }
+
+    /// If `out` updates the array that `x` shows, makes what is there the elements of `out`.
+    pub(crate) fn adopt(&self, out: &Tile<i64>, x: &Tile<i64>) -> bool {
+        let is_update = self.is_update(out, x);
+        if is_update && let Slot::Local(local) = &mut *self.slot(out.buffer) {
+            local.adopt();
+        }
+        is_update
     }
 
     /// Hands a row of a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array.

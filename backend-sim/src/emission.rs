@@ -117,6 +117,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         chunk_columns: chunk_columns.unwrap_or(backward.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target).min(forward.b).min(backward.b),
+        shared_sub_tiles: false,
         lazy: lazy(target, forward),
     };
     let needed = row.vmem_used_bytes.saturating_add(MARGIN_BYTES);

@@ -100,6 +100,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         chunk_columns: 2 * lanes,
         cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
+        shared_sub_tiles: false,
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,

@@ -136,6 +136,7 @@ mod tests {
             chunk_columns: v,
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
+            shared_sub_tiles: false,
             lazy: None,
         };
         let programs = [

@@ -354,6 +354,7 @@ fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
         chunk_columns: chunk_columns.unwrap_or(blocks.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
+        shared_sub_tiles: false,
         lazy: lazy(target, blocks),
     }
 }

@@ -130,6 +130,7 @@ fn samples() -> Vec<Sample> {
             chunk_columns: 256,
             cores: 1,
             rows_per_sub_tile: 128,
+            shared_sub_tiles: false,
             lazy: None,
         };
         let programs: [Program<HeadKernel>; 2] = [

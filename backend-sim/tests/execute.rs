@@ -100,6 +100,7 @@ impl Problem {
                 chunk_columns: 256,
                 cores: 2,
                 rows_per_sub_tile: 128,
+                shared_sub_tiles: false,
                 lazy: None,
             },
             arrays,

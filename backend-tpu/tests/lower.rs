@@ -34,6 +34,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         chunk_columns: 2 * v,
         cores: 2,
         rows_per_sub_tile: 128,
+        shared_sub_tiles: false,
         lazy: None,
     }
 }

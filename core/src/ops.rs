@@ -328,14 +328,28 @@ pub trait TileOps {
         unroll: Unroll,
         body: impl Fn(Span<Self::Index>),
     ) {
+        self.for_numbered_sub_tiles(size, len, unroll, |_, span| body(span));
+    }
+
+    /// The same, with the number of each span.
+    fn for_numbered_sub_tiles(
+        &self,
+        size: usize,
+        len: usize,
+        unroll: Unroll,
+        body: impl Fn(Self::Index, Span<Self::Index>),
+    ) {
         let (full, rest) = (size / len, size % len);
         let step = len as i64;
         if full == 1 && rest == 0 {
-            return body(Span::all(size));
+            return body(self.index(0), Span::all(size));
         }
-        self.for_each(full, unroll, |i| body(Span::new(i * step, len)));
+        self.for_each(full, unroll, |i| body(i, Span::new(i * step, len)));
         if rest > 0 {
-            self.for_each(1, unroll, |i| body(Span::new(i + full as i64 * step, rest)));
+            self.for_each(1, unroll, |i| {
+                let i = i + full as i64;
+                body(i, Span::new(i * step, rest));
+            });
         }
     }
 

@@ -88,6 +88,7 @@ impl Case {
             chunk_columns: 2 * v,
             cores: 2,
             rows_per_sub_tile: b,
+            shared_sub_tiles: false,
             lazy: None,
         })
     }

@@ -41,6 +41,12 @@ fn tpu_blocks() -> Case {
     Case::new("", [300, 140, 301]).blocks([128, 128, 128])
 }
 
+/// All hidden in a block, whose sub-tiles of so many rows share their memory.
+fn shared(rows: usize) -> Case {
+    let case = Case::new("", [21, 24, 100]).blocks([8, 24, 16]);
+    case.edit_schedule(|s| (s.rows_per_sub_tile, s.shared_sub_tiles) = (rows, true))
+}
+
 fn lazy(columns: usize) -> Option<Lazy> {
     Some(Lazy {
         columns,
@@ -179,6 +185,12 @@ cases! {
     sub_tiles_that_do_not_divide: ragged().options(everything())
         .edit_schedule(|s| s.rows_per_sub_tile = 3);
     sub_tiles_larger_than_the_block: ragged().edit_schedule(|s| s.rows_per_sub_tile = 100);
+    shared_sub_tiles: shared(3);
+    shared_sub_tiles_that_divide: shared(4).options(everything());
+    shared_sub_tiles_bf16: shared(4).bf16();
+    shared_sub_tiles_of_a_part_of_hidden: ragged().edit_schedule(|s| {
+        (s.rows_per_sub_tile, s.shared_sub_tiles) = (2, true);
+    });
     one_chunk: ragged().options(everything()).edit_schedule(|s| s.chunk_columns = 50);
     a_chunk_for_each_block: ragged().edit_schedule(|s| s.chunk_columns = 1);
     last_chunk_overlaps: Case::new("", [11, 8, 33]).blocks([4, 8, 5]).options(everything())

@@ -101,16 +101,26 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         1..=900_usize,
         1..=5_usize,
         block(),
+        any::<bool>(),
         proptest::option::of((block(), any::<bool>())),
     )
         .prop_map(
-            |(forward, backward, chunk_columns, cores, rows_per_sub_tile, lazy)| Schedule {
+            |(
+                forward,
+                backward,
+                chunk_columns,
+                cores,
+                rows_per_sub_tile,
+                shared_sub_tiles,
+                lazy,
+            )| Schedule {
                 forward,
                 backward,
                 strategy: Backward::Streaming,
                 chunk_columns,
                 cores,
                 rows_per_sub_tile,
+                shared_sub_tiles,
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {
                     columns,
                     keeps_logits,

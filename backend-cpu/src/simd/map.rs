@@ -10,6 +10,7 @@
 use bytemuck::{Pod, Zeroable};
 use half::bf16;
 
+use super::Simd;
 use super::math;
 use super::memory::{self, Cache, Line, Quarters, prefetch};
 use super::vector::{Kernel, Vector};
@@ -100,6 +101,23 @@ pub enum Destination {
     Caches,
     /// An array that is larger than the caches and not read soon.
     Memory,
+}
+
+impl Simd {
+    /// `out = map(x)`; they are equally long.
+    pub(super) fn map<O: Element, T: Element>(
+        self,
+        out: &mut [O],
+        x: &[T],
+        map: impl Map,
+        destination: Destination,
+    ) {
+        let into = MapInto { out, x, map };
+        match destination {
+            Destination::Caches => self.run(into),
+            Destination::Memory => self.run(MapPastCaches(into)),
+        }
+    }
 }
 
 /// The most lanes any vector has: the size of the stack buffers for partial vectors.

@@ -294,6 +294,21 @@ impl Simd {
         let map = Identity;
         self.run(MapInto { out, x, map });
     }
+
+    /// `out = x`, rounded where `out` is narrower.
+    ///
+    /// # Panics
+    ///
+    /// If the slices differ in length.
+    pub(crate) fn convert(self, out: ValuesMut<'_>, x: Values<'_>, destination: Destination) {
+        same_length(out.as_values().len(), x.len());
+        match (out, x) {
+            (ValuesMut::F32(out), Values::F32(x)) => self.map(out, x, Identity, destination),
+            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.map(out, x, Identity, destination),
+            (ValuesMut::F32(out), Values::Bf16(x)) => self.map(out, x, Identity, destination),
+            (ValuesMut::Bf16(out), Values::F32(x)) => self.map(out, x, Identity, destination),
+        }
+    }
 }
 
 /// The matrix product's instruction-set side; [`gemm`](crate::gemm) is the side to call.

@@ -7,9 +7,7 @@
 
 use half::bf16;
 
-use super::map::{
-    Destination, Element, MOST_LANES, Map, MapInPlace, MapInto, MapPastCaches, Order, prefetch_two,
-};
+use super::map::{Destination, Element, MOST_LANES, Map, MapInPlace, Order, prefetch_two};
 use super::memory::Quarters;
 use super::vector::{Kernel, Vector};
 use super::{Values, math};
@@ -366,20 +364,6 @@ impl super::Simd {
         match delta.log_probability == 0.0 {
             true => self.run(MapInPlace(x, Plain(delta))),
             false => self.run(MapInPlace(x, WithEntropy(delta))),
-        }
-    }
-
-    fn map<O: Element, T: Element>(
-        self,
-        out: &mut [O],
-        x: &[T],
-        map: impl Map,
-        destination: Destination,
-    ) {
-        let into = MapInto { out, x, map };
-        match destination {
-            Destination::Caches => self.run(into),
-            Destination::Memory => self.run(MapPastCaches(into)),
         }
     }
 }

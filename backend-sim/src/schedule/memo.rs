@@ -369,6 +369,7 @@ mod tests {
                     chunk_columns: 2 * v,
                     cores: 1,
                     rows_per_sub_tile: 128,
+                    shared_sub_tiles: false,
                     lazy: None,
                 };
                 let forward = problem.forward(&schedule).unwrap();

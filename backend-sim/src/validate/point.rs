@@ -105,6 +105,7 @@ impl Own {
             chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
             cores: target.cores_per_device(),
             rows_per_sub_tile: self.rows_per_sub_tile,
+            shared_sub_tiles: false,
             lazy: self.lazy,
         };
         match self.strategy {

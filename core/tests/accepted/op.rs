@@ -170,6 +170,7 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         chunk_columns: v,
         cores: 2,
         rows_per_sub_tile: b,
+        shared_sub_tiles: false,
         lazy: None,
     }
 }

@@ -95,6 +95,7 @@ impl Case {
             backward: blocks,
             chunk_columns: 2 * v,
             rows_per_sub_tile: b,
+            shared_sub_tiles: false,
             ..chosen
         }
     }

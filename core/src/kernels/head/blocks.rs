@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::logits::RowSubTiles;
 use super::{Head, HeadError, Strategy};
 use crate::program::LoopCounter;
 use crate::spec::Affine;
@@ -44,6 +45,9 @@ pub struct Schedule {
     pub cores: usize,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
+    /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small enough
+    /// for a cache then. A TPU computes several at a time only if each has its own.
+    pub shared_sub_tiles: bool,
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
@@ -60,6 +64,14 @@ pub struct Lazy {
 }
 
 impl Schedule {
+    /// How rows of a block are cut.
+    pub(super) fn sub_tiles(&self) -> RowSubTiles {
+        RowSubTiles {
+            rows: self.rows_per_sub_tile,
+            shared: self.shared_sub_tiles,
+        }
+    }
+
     /// Checks that every part is at least 1 and small enough to round sizes up to it.
     pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self {
@@ -293,6 +305,7 @@ impl Schedule {
             chunk_columns: (cache.chunk_bytes / row_bytes).max(backward.v),
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
+            shared_sub_tiles: true,
             lazy: None,
         }
     }

@@ -52,9 +52,9 @@ impl ChunkArray {
         Blocked::new(self.dtype, self.dims, self.block, index)
     }
 
-    /// Its blocks, to be copied.
-    pub(super) fn by_copy(self) -> Blocked {
-        Blocked::by_copy(self.dtype, self.dims, self.block)
+    /// Parts of so many rows of its blocks, to be copied.
+    pub(super) fn by_copy(self, rows: usize) -> Blocked {
+        Blocked::by_copy(self.dtype, self.dims, [rows, self.block[1]])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Cores};
 use super::delta::Coefficients;
-use super::logits::{Logits, Position};
+use super::logits::{Logits, Position, RowSubTiles};
 use super::per_row::{PerRow, compute};
 use super::{Head, HeadError};
 use crate::DType;
@@ -81,7 +81,9 @@ impl Combined {
             columns: columns.into(),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        // Products read the delta of a block, which takes the place of its logits.
+        let sub_tiles = RowSubTiles::apart(rows_per_sub_tile);
+        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         let [rows_up, hidden_up, vocab_up] = blocks.whole(head);
         let dx = Gradient {
@@ -137,10 +139,10 @@ impl Combined {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
         t.when(first, || compute(t, &self.coefficients.prepare));
         let column = t.program_id(self.columns);
-        self.logits.compute(t, |span| {
-            let z = self.logits.values.rows(span);
+        self.logits.compute(t, |part| {
+            let z = part.logits;
             let first_column = column * self.blocks.v as i64;
-            let delta = (self.coefficients).delta(self.logits.soft_cap(), span, first_column);
+            let delta = (self.coefficients).delta(self.logits.soft_cap(), part.rows, first_column);
             t.softmax_delta(z, z, delta);
             if self.logits.ragged_columns() {
                 t.mask_columns(z, self.logits.columns_left(t, column), 0.0);

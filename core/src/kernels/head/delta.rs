@@ -4,7 +4,7 @@
 use super::blocks::{Blocks, Chunks};
 use super::chunk::{ChunkArray, updated_array};
 use super::exponentials::FromExponentials;
-use super::logits::{Logits, Position};
+use super::logits::{Logits, Position, RowSubTiles};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
 use crate::ops::{Delta, OneHot, TileOps};
@@ -81,7 +81,7 @@ impl DeltaChunk {
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        rows_per_sub_tile: usize,
+        sub_tiles: RowSubTiles,
         chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
@@ -97,7 +97,7 @@ impl DeltaChunk {
             columns: BlockIndex::from(columns) + chunk.at(0),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
         let chunk_array = ChunkArray::of_columns(head, blocks, chunks);
         let out = spec.output_tile("delta", chunk_array.window(rows, columns));
@@ -124,11 +124,11 @@ impl Kernel for DeltaChunk {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
         t.when(first, || compute(t, &self.coefficients.prepare));
         let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
-        self.logits.compute(t, |span| {
+        self.logits.compute(t, |part| {
             let first_column = column * self.blocks.v as i64;
-            let delta = (self.coefficients).delta(self.logits.soft_cap(), span, first_column);
-            let out = self.out.rows(span);
-            t.softmax_delta(out, self.logits.values.rows(span), delta);
+            let delta = (self.coefficients).delta(self.logits.soft_cap(), part.rows, first_column);
+            let out = self.out.rows(part.rows);
+            t.softmax_delta(out, part.logits, delta);
             if self.logits.ragged_columns() {
                 t.mask_columns(out, self.logits.columns_left(t, column), 0.0);
             }

@@ -20,7 +20,7 @@ use super::per_row::{PerRow, compute};
 use super::{Ending, Head};
 use crate::DType;
 use crate::expr::{Expr, Int, Leaf};
-use crate::ops::TileOps;
+use crate::ops::{Delta, TileOps};
 use crate::spec::{BlockIndex, Blocked, SpecBuilder};
 use crate::view::{RowsRef, Span, Tile, TileRef};
 
@@ -51,42 +51,55 @@ impl References {
 /// What the forward pass makes of a block of logits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exponentials {
-    /// bf16 `[b, v]`.
+    /// bf16, of the rows that are made at once and `v` columns.
     pub(super) values: TileRef,
     references: RowsRef,
+    /// 1, or 0 where there is nothing that exponentials can be relative to.
+    one: RowsRef,
 }
 
 impl Exponentials {
-    /// Declares the block, and an output for what it is relative to.
+    /// Declares memory for so many rows, and an output for what a block is relative to.
     pub(super) fn declare(
         spec: &mut SpecBuilder,
         head: &Head,
         blocks: Blocks,
+        rows_at_once: usize,
         [rows, columns]: [BlockIndex; 2],
     ) -> Self {
         let window = References::new(head, blocks).window(rows, columns);
         Self {
-            values: spec.scratch_tile("exponentials", DType::Bf16, [blocks.b, blocks.v]),
+            values: spec.scratch_tile("exponentials", DType::Bf16, [rows_at_once, blocks.v]),
             references: spec.output_rows("references", window),
+            one: spec.scratch_rows("one", blocks.b),
         }
     }
 
-    /// Makes them for `rows` of the block, whose logits are the last that the statistics have seen.
+    /// Makes them for `rows` of the block, whose logits are the last that the statistics have seen: they are the gradient of
+    /// the logsumexp, with the columns so far for all.
     pub(super) fn make<T: TileOps>(
         &self,
         t: &T,
         ending: &Ending,
-        logits: Tile<T::Index>,
+        [out, logits]: [Tile<T::Index>; 2],
         rows: Span<T::Index>,
     ) {
         let statistics = &ending.statistics;
-        let reference = self.references.span(rows);
+        let (reference, one) = (self.references.span(rows), self.one.span(rows));
         t.finish_logsumexp(reference, statistics.stats.span(rows));
-        let reference = || Expr::leaf(Leaf::Rows(reference));
-        let value = (Expr::leaf(logits) * statistics.scale - reference()).exp();
         // No column so far but such of -inf.
-        let value = reference().equals(f32::NEG_INFINITY).select(0.0, value);
-        t.element_wise(self.values.rows(rows), value);
+        let none = Expr::leaf(Leaf::Rows(reference)).equals(f32::NEG_INFINITY);
+        t.row_wise(one, none.select(0.0, 1.0));
+        let relative = Delta {
+            scale: statistics.scale,
+            lse: reference,
+            probability: one,
+            log_probability: None,
+            one_hot: None,
+            uniform: None,
+            soft_cap: None,
+        };
+        t.softmax_delta(out, logits, relative);
     }
 }
 

@@ -13,7 +13,7 @@
 use super::blocks::{Blocks, Chunks, Lazy};
 use super::chunk::ChunkArray;
 use super::exponentials::Exponentials;
-use super::logits::{Logits, Position, SubTiles};
+use super::logits::{Logits, Position, RowSubTiles, SubTile, SubTiles};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw, Schedule};
 use crate::DType;
@@ -22,7 +22,7 @@ use crate::kernels::softmax::{Fold, Statistics};
 use crate::ops::{Direction, Index, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, Tile, TileRef};
+use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, TileRef};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
@@ -77,14 +77,9 @@ struct StoredLogits {
     exponentials: Option<Exponentials>,
     to: HbmRef,
     copied: SemaphoreRef,
+    /// In how many parts the rows of a block are left.
+    per_block: usize,
     column_blocks: usize,
-}
-
-impl StoredLogits {
-    /// The block that is left, of the one of logits.
-    fn block(self, logits: TileRef) -> TileRef {
-        self.exponentials.map_or(logits, |made| made.values)
-    }
 }
 
 /// What is kept of each row, and what is written once all its columns have been seen.
@@ -112,8 +107,15 @@ impl Forward {
         schedule: &Schedule,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        let sub_tiles = (schedule.rows_per_sub_tile, schedule.lazy);
-        Self::declare(name, head, schedule.forward, sub_tiles, None, ending)
+        let sub_tiles = schedule.sub_tiles();
+        Self::declare(
+            name,
+            head,
+            schedule.forward,
+            (sub_tiles, schedule.lazy),
+            None,
+            ending,
+        )
     }
 
     /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
@@ -126,19 +128,18 @@ impl Forward {
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        rows_per_sub_tile: usize,
+        sub_tiles: RowSubTiles,
         store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        let sub_tiles = (rows_per_sub_tile, None);
-        Self::declare(name, head, blocks, sub_tiles, store, ending)
+        Self::declare(name, head, blocks, (sub_tiles, None), store, ending)
     }
 
     fn declare(
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        (rows_per_sub_tile, lazy): (usize, Option<Lazy>),
+        (sub_tiles, lazy): (RowSubTiles, Option<Lazy>),
         store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
@@ -162,24 +163,36 @@ impl Forward {
             columns: columns.into(),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, head, blocks, rows_per_sub_tile, position);
+        let sub_tiles = RowSubTiles {
+            // Those of a lazy fold are others, and what is stored is stored in whole sub-tiles.
+            shared: sub_tiles.shared
+                && lazy.is_none()
+                && (store.is_none() || blocks.b.is_multiple_of(sub_tiles.rows)),
+            ..sub_tiles
+        };
+        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
+        let rows_stored = match logits.sub_tiles() {
+            RowSubTiles { rows, shared: true } => rows,
+            _ => blocks.b,
+        };
         let stored = store.map(|store| {
             let (array, in_dw, column_blocks) = match store {
                 Store::Rows(chunks) => {
                     let array = ChunkArray::of_rows(head, blocks, chunks);
-                    (array.by_copy(), InDw::Logits, column_blocks)
+                    (array.by_copy(rows_stored), InDw::Logits, column_blocks)
                 }
                 Store::InDw(what, column_blocks) => {
                     let array = ChunkArray::in_dw(head, blocks);
-                    (array.by_copy().masked(), what, column_blocks)
+                    (array.by_copy(rows_stored).masked(), what, column_blocks)
                 }
             };
             let to = spec.hbm("stored", array);
             let position = [rows.into(), columns.into()];
             StoredLogits {
                 exponentials: (in_dw == InDw::Exponentials)
-                    .then(|| Exponentials::declare(&mut spec, head, blocks, position)),
+                    .then(|| Exponentials::declare(&mut spec, head, blocks, rows_stored, position)),
                 to,
+                per_block: blocks.b / rows_stored,
                 copied: spec.semaphore("stored_copied"),
                 column_blocks,
             }
@@ -216,21 +229,30 @@ impl Forward {
         })
     }
 
-    fn store<T: TileOps>(&self, t: &T, stored: &StoredLogits) {
+    /// Stores part `number` of the block.
+    fn store<T: TileOps>(&self, t: &T, stored: &StoredLogits, number: T::Index) {
         let column = t.program_id(self.columns);
-        let is_stored = t.less_than(column, t.index(stored.column_blocks as i64));
-        t.when(t.and(t.is_last(self.hidden), is_stored), || {
-            let to = stored.to.block([t.program_id(self.rows), column]);
-            let from = stored.block(self.logits.values);
-            t.start_copy(Direction::Store, to, from, stored.copied);
-            t.wait(Direction::Store, to, from, stored.copied);
-        });
+        let part = t.program_id(self.rows) * stored.per_block as i64 + number;
+        t.when(
+            t.less_than(column, t.index(stored.column_blocks as i64)),
+            || {
+                let to = stored.to.block([part, column]);
+                let from = (stored.exponentials).map_or(self.logits.values, |made| made.values);
+                t.start_copy(Direction::Store, to, from, stored.copied);
+                t.wait(Direction::Store, to, from, stored.copied);
+            },
+        );
     }
 
     /// The fold of a part of the block.
-    fn part<I: Index>(&self, part: Tile<I>, labels: Option<Rows<I>>, first_column: I) -> Fold<I> {
+    fn part<I: Index>(
+        &self,
+        part: SubTile<I>,
+        labels: Option<Rows<I>>,
+        first_column: I,
+    ) -> Fold<I> {
         Fold {
-            logits: part,
+            logits: part.logits,
             stats: part.rows,
             rows: part.rows,
             labels,
@@ -239,13 +261,23 @@ impl Forward {
         }
     }
 
-    fn fold<T: TileOps>(&self, t: &T, span: Span<T::Index>) {
-        let labels = self.ending.labels.map(|labels| labels.span(span));
+    fn fold<T: TileOps>(&self, t: &T, part: SubTile<T::Index>) {
+        let labels = self.ending.labels.map(|labels| labels.span(part.rows));
         let first_column = t.program_id(self.columns) * self.blocks.v as i64;
-        let fold = self.part(self.logits.values.rows(span), labels, first_column);
+        let fold = self.part(part, labels, first_column);
         self.ending.statistics.fold(t, fold);
-        if let Some(exponentials) = self.stored.and_then(|stored| stored.exponentials) {
-            exponentials.make(t, &self.ending, fold.logits, span);
+        let Some(stored) = &self.stored else { return };
+        let at_once = stored.per_block > 1;
+        if let Some(exponentials) = stored.exponentials {
+            let rows = match at_once {
+                true => part.logits.rows,
+                false => part.rows,
+            };
+            let out = exponentials.values.rows(rows);
+            exponentials.make(t, &self.ending, [out, part.logits], part.rows);
+        }
+        if at_once {
+            self.store(t, stored, part.number);
         }
     }
 
@@ -258,7 +290,7 @@ impl Forward {
             columns: lazy.columns,
         };
         self.logits.compute_parts(t, sub_tiles, |part| {
-            let start = part.columns.start.unwrap_or(t.index(0));
+            let start = part.logits.columns.start.unwrap_or(t.index(0));
             let first_column = t.program_id(self.columns) * self.blocks.v as i64 + start;
             let labels = lazy.labels.map(|labels| labels.span(part.rows));
             let fold = self.part(part, labels, first_column);
@@ -309,11 +341,11 @@ impl Kernel for Forward {
             }
         });
         match self.lazy {
-            None => self.logits.compute(t, |span| self.fold(t, span)),
+            None => self.logits.compute(t, |part| self.fold(t, part)),
             Some(lazy) => self.fold_lazily(t, lazy),
         }
-        if let Some(stored) = &self.stored {
-            self.store(t, stored);
+        if let Some(stored) = self.stored.as_ref().filter(|stored| stored.per_block == 1) {
+            t.when(t.is_last(self.hidden), || self.store(t, stored, t.index(0)));
         }
         let last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
         t.when(last, || self.finish(t));

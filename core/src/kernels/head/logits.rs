@@ -14,11 +14,11 @@ pub(super) struct Logits {
     pub(super) x: TileRef,
     pub(super) w: TileRef,
     pub(super) bias: Option<ColumnsRef>,
-    /// f32 `[b, v]`.
+    /// f32 `[b, v]`, or the rows of one sub-tile.
     pub(super) values: TileRef,
     hidden_axis: AxisId,
     hidden_blocks: usize,
-    rows_per_sub_tile: usize,
+    sub_tiles: RowSubTiles,
     head: Head,
     blocks: Blocks,
 }
@@ -30,6 +30,34 @@ pub(super) struct Position {
     pub(super) hidden: AxisId,
 }
 
+/// How the rows of a block of logits are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RowSubTiles {
+    /// Rows of a sub-tile.
+    pub(super) rows: usize,
+    /// Whether they share their memory.
+    pub(super) shared: bool,
+}
+
+impl RowSubTiles {
+    /// Sub-tiles of so many rows, each with memory of its own.
+    pub(super) fn apart(rows: usize) -> Self {
+        let shared = false;
+        Self { rows, shared }
+    }
+}
+
+/// A sub-tile of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubTile<I> {
+    /// How many others of the same columns come before it.
+    pub(super) number: I,
+    /// Its rows of the block.
+    pub(super) rows: Span<I>,
+    /// Its logits.
+    pub(super) logits: Tile<I>,
+}
+
 /// How a block of logits is cut into sub-tiles; those of the same columns follow each other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubTiles {
@@ -38,12 +66,13 @@ pub(super) struct SubTiles {
 }
 
 impl Logits {
-    /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch.
+    /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch. Sub-tiles share it only if a step has all
+    /// their logits are made of.
     pub(super) fn declare(
         spec: &mut SpecBuilder,
         head: &Head,
         blocks: Blocks,
-        rows_per_sub_tile: usize,
+        sub_tiles: RowSubTiles,
         position: Position,
     ) -> Self {
         let (hidden, vocab) = (head.hidden, head.vocab);
@@ -56,15 +85,25 @@ impl Logits {
                 Blocked::new(DType::F32, [vocab], [blocks.v], [position.columns]).masked(),
             )
         });
-        let values = spec.scratch_tile("logits", DType::F32, [blocks.b, blocks.v]);
+        let hidden_blocks = hidden.div_ceil(blocks.h);
+        let sub_tiles = RowSubTiles {
+            rows: sub_tiles.rows.min(blocks.b),
+            shared: sub_tiles.shared && hidden_blocks == 1,
+        };
+        let rows = if sub_tiles.shared {
+            sub_tiles.rows
+        } else {
+            blocks.b
+        };
+        let values = spec.scratch_tile("logits", DType::F32, [rows, blocks.v]);
         Self {
             x,
             w,
             bias,
             values,
             hidden_axis: position.hidden,
-            hidden_blocks: hidden.div_ceil(blocks.h),
-            rows_per_sub_tile,
+            hidden_blocks,
+            sub_tiles,
             head: *head,
             blocks,
         }
@@ -73,29 +112,29 @@ impl Logits {
     /// Adds this step's product. On the last hidden block each sub-tile of rows gets bias and soft
     /// cap and is handed to `finish` at once, while it is hot: on a TPU product and softmax then
     /// share one straight-line block, which is what lets the scheduler overlap them.
-    pub(super) fn compute<T: TileOps>(&self, t: &T, finish: impl Fn(Span<T::Index>)) {
+    pub(super) fn compute<T: TileOps>(&self, t: &T, finish: impl Fn(SubTile<T::Index>)) {
         let sub_tiles = SubTiles {
-            rows: self.rows_per_sub_tile,
+            rows: self.sub_tiles.rows,
             columns: self.blocks.v,
         };
-        self.compute_parts(t, sub_tiles, |part| finish(part.rows));
+        self.compute_parts(t, sub_tiles, finish);
     }
 
-    /// The same for any sub-tiles, as parts of the block.
+    /// The same for any sub-tiles, which must not share their memory.
     pub(super) fn compute_parts<T: TileOps>(
         &self,
         t: &T,
         sub_tiles: SubTiles,
-        finish: impl Fn(Tile<T::Index>),
+        finish: impl Fn(SubTile<T::Index>),
     ) {
-        let product = |part: Tile<T::Index>, accumulate| {
-            let (x, w) = (self.x.rows(part.rows), self.w.columns(part.columns));
-            t.matmul(part, x, w, Contract::NN, accumulate);
+        let product = |part: SubTile<T::Index>, accumulate| {
+            let (x, w) = (self.x.rows(part.rows), self.w.columns(part.logits.columns));
+            t.matmul(part.logits, x, w, Contract::NN, accumulate);
         };
         let last = |accumulate| {
             self.for_parts(t, sub_tiles, |part| {
                 product(part, accumulate);
-                self.bias_and_cap(t, part);
+                self.bias_and_cap(t, part.logits);
                 finish(part);
             });
         };
@@ -141,13 +180,27 @@ impl Logits {
     }
 
     /// Runs `body` on the sub-tiles of the block.
-    fn for_parts<T: TileOps>(&self, t: &T, sub_tiles: SubTiles, body: impl Fn(Tile<T::Index>)) {
-        t.for_sub_tiles(self.blocks.v, sub_tiles.columns, Unroll::Full, |columns| {
-            t.for_sub_tiles(self.blocks.b, sub_tiles.rows, Unroll::Full, |rows| {
-                let part = self.values.rows(rows);
-                body(Tile { columns, ..part });
+    fn for_parts<T: TileOps>(&self, t: &T, sub_tiles: SubTiles, body: impl Fn(SubTile<T::Index>)) {
+        let SubTiles { rows, columns } = sub_tiles;
+        t.for_sub_tiles(self.blocks.v, columns, Unroll::Full, |columns| {
+            t.for_numbered_sub_tiles(self.blocks.b, rows, Unroll::Full, |number, rows| {
+                let of_scratch = match self.sub_tiles.shared {
+                    true => Span::new(t.index(0), rows.len),
+                    false => rows,
+                };
+                let logits = self.values.rows(of_scratch);
+                body(SubTile {
+                    number,
+                    rows,
+                    logits: Tile { columns, ..logits },
+                });
             });
         });
+    }
+
+    /// How rows are cut.
+    pub(super) fn sub_tiles(&self) -> RowSubTiles {
+        self.sub_tiles
     }
 
     /// Columns of the array from the left edge of block `column_block`.

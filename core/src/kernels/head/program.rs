@@ -238,7 +238,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             names.delta,
             head,
             blocks,
-            schedule.rows_per_sub_tile,
+            schedule.sub_tiles(),
             chunks,
             self.coefficients,
         )?;

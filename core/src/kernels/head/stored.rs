@@ -40,6 +40,7 @@ use super::chunk::ChunkArray;
 use super::delta::Cut;
 use super::exponentials::References;
 use super::forward::Store;
+use super::logits::RowSubTiles;
 use super::program::Gradients;
 use super::streaming::Streaming;
 use super::{
@@ -60,6 +61,8 @@ pub struct Stored {
     pub kept: Kept,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
+    /// Whether such rows share the memory of their logits, as in a [`Schedule`].
+    pub shared_sub_tiles: bool,
 }
 
 /// Where logits are stored.
@@ -110,6 +113,7 @@ impl Stored {
             blocks: schedule.backward,
             kept,
             rows_per_sub_tile: schedule.rows_per_sub_tile,
+            shared_sub_tiles: schedule.shared_sub_tiles,
         }
     }
 
@@ -174,7 +178,15 @@ impl Stored {
                 chunk_rows: cache.threads * rows.next_multiple_of(b),
             },
             rows_per_sub_tile: streaming.rows_per_sub_tile,
+            shared_sub_tiles: streaming.shared_sub_tiles,
         })
+    }
+
+    fn sub_tiles(&self) -> RowSubTiles {
+        RowSubTiles {
+            rows: self.rows_per_sub_tile,
+            shared: self.shared_sub_tiles,
+        }
     }
 
     fn check(&self, head: &Head) -> Result<(), HeadError> {
@@ -242,14 +254,14 @@ where
         chunk_columns: usize,
     ) -> Result<(), HeadError> {
         let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
-        let sub_tile = self.stored.rows_per_sub_tile;
+        let sub_tiles = self.stored.sub_tiles();
         let chunks = Chunks::of_columns(head, blocks, chunk_columns);
         let [stored, others] = chunks.split_overhang();
         let gradients = Gradients::declare(program, head);
         let column_blocks = stored.count * stored.blocks;
         let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
         let store = in_dw.map(|what| Store::InDw(what, column_blocks));
-        let forward = Forward::storing(names.forward, head, blocks, sub_tile, store, self.ending)?;
+        let forward = Forward::storing(names.forward, head, blocks, sub_tiles, store, self.ending)?;
         let dw = in_dw.map(|_| gradients.dw);
         let mut vector = |name, dims| program.array(Role::Temporary, name, DType::F32, dims);
         let of_exponentials = match in_dw {
@@ -284,7 +296,8 @@ where
             pass.add(program, stored, delta, operands)?;
         }
         if others.count > 0 {
-            let delta = DeltaChunk::new(names.delta, head, blocks, sub_tile, others, coefficients)?;
+            let delta =
+                DeltaChunk::new(names.delta, head, blocks, sub_tiles, others, coefficients)?;
             let delta = HeadKernel::Delta(Box::new(delta));
             let operands = inputs.operands().chain(vectors).collect();
             pass.add(program, others, delta, operands)?;
@@ -315,7 +328,7 @@ where
             names.forward,
             head,
             blocks,
-            self.stored.rows_per_sub_tile,
+            self.stored.sub_tiles(),
             Some(Store::Rows(chunks)),
             self.ending,
         )?;
@@ -482,6 +495,7 @@ mod tests {
                 blocks: Blocks { b: 8, h: 8, v: 8 },
                 kept,
                 rows_per_sub_tile: 8,
+                shared_sub_tiles: true,
             };
             let error = stored.check(&head([9, 12, 64], dtype)).unwrap_err();
             alloc::format!("{error}")
