@@ -408,7 +408,7 @@ fn options_out_of_range_or_of_another_op() {
         ("entropy", "--blocks", "8,16,32", &["3 numbers", "two"]),
         ("entropy", "--blocks", "0,16", &["b is `0`"]),
         ("entropy", "--blocks", "16", &["1 numbers"]),
-        ("entropy", "--blocks", "1,2147483647", &["memory"]),
+        ("entropy", "--blocks", "65536,2147483647", &["memory"]),
         (
             "entropy",
             "--z-loss",
