@@ -267,16 +267,11 @@ impl Forward {
         let fold = self.part(part, labels, first_column);
         self.ending.statistics.fold(t, fold);
         let Some(stored) = &self.stored else { return };
-        let at_once = stored.per_block > 1;
         if let Some(exponentials) = stored.exponentials {
-            let rows = match at_once {
-                true => part.logits.rows,
-                false => part.rows,
-            };
-            let out = exponentials.values.rows(rows);
+            let out = exponentials.values.rows(part.logits.rows);
             exponentials.make(t, &self.ending, [out, part.logits], part.rows);
         }
-        if at_once {
+        if stored.per_block > 1 {
             self.store(t, stored, part.number);
         }
     }
