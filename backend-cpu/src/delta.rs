@@ -88,11 +88,7 @@ impl RowDelta {
                 strip[column] = value;
             }
             simd.soft_cap_derivative(strip, x, cap);
-            match out {
-                ValuesMut::F32(out) => out.copy_from_slice(strip),
-                ValuesMut::Bf16(out) => simd.f32_to_bf16(out, strip),
-            }
-            return;
+            return simd.convert(out, Values::F32(strip), Destination::Caches);
         }
         simd.softmax_delta(out.reborrow(), x, coefficients, destination);
         if let Some((column, value)) = at_label {
