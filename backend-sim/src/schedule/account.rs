@@ -59,9 +59,11 @@ impl Account {
             .joined
             .binary_search_by_key(&entry, |&(joined, _)| joined)
         {
-            for part in self.joined[i].1.clone() {
+            let parts = std::mem::take(&mut self.joined[i].1);
+            for &part in &parts {
                 self.used(part, start, end);
             }
+            self.joined[i].1 = parts;
         }
         let entry = &mut self.entries[entry as usize];
         if entry.lazy && (!entry.used || start < entry.born) {
