@@ -6,7 +6,8 @@ use half::bf16;
 
 use super::microkernel::{self, Fused, Strip};
 use super::vector::{
-    HIGH_HALF, Kernel, QUIET, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent,
+    HIGH_HALF, Kernel, QUIET, Remainder, SQRT_HALF_BITS, Vector, fractional_powers, split_nearest,
+    to_exponent,
 };
 
 /// Rows of a tile of the matrix product: 6 x 2 accumulators, two vectors of columns and one broadcast row fill 15 of
@@ -80,7 +81,10 @@ impl Vector for F32x8 {
     type Mask = __m256;
     const LANES: usize = 8;
     const IS_FUSED: bool = true;
-    const FRACTION_BITS: u32 = FRACTION_BITS;
+    const REMAINDER: Remainder = Remainder::OfNearest {
+        fraction_bits: FRACTION_BITS,
+    };
+    const TAKES_ANY_EXPONENT: bool = false;
 
     #[inline(always)]
     fn splat(_: Avx2, value: f32) -> Self {
@@ -245,17 +249,29 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn power_of_two(self) -> Self {
+    fn split_exp2(self, isa: Avx2, factor: Self) -> (Self, Self) {
         const POWERS: [u32; 1 << FRACTION_BITS] = fractional_powers();
+        let (remainder, rounded) = split_nearest(isa, self, factor, FRACTION_BITS);
         // SAFETY: `self` proves AVX2, and the table has the eight words of a register.
         let powers = unsafe { _mm256_loadu_si256(POWERS.as_ptr().cast()) };
-        intrinsics!({
-            let bits = _mm256_castps_si256(self.0);
+        let power = intrinsics!({
+            let bits = _mm256_castps_si256(rounded.0);
             // Which of the words is in the lowest bits.
             let fraction = _mm256_permutevar8x32_epi32(powers, bits);
             let moved = _mm256_slli_epi32::<{ to_exponent(FRACTION_BITS) as i32 }>(bits);
             Self(_mm256_castsi256_ps(_mm256_add_epi32(moved, fraction)))
-        })
+        });
+        (remainder, power)
+    }
+
+    #[inline(always)]
+    fn times_power(self, rest: Self) -> Self {
+        self.mul(rest)
+    }
+
+    #[inline(always)]
+    fn times_power_add(self, rest: Self, addend: Self) -> Self {
+        self.mul_add(rest, addend)
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use half::bf16;
 use super::avx2::{self, Avx2};
 use super::microkernel::{self, Fused, Product, Strip};
 use super::vector::{
-    HIGH_HALF, Kernel, QUIET, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent,
+    HIGH_HALF, Kernel, LEAST_NORMAL_EXPONENT, QUIET, Remainder, SQRT_HALF_BITS, Vector,
 };
 
 /// Rows of a tile of the matrix product: 8 x 3 accumulators, three vectors of columns and the broadcast rows fill 28 of
@@ -15,9 +15,6 @@ use super::vector::{
 pub(super) const ROWS: usize = 8;
 /// Vectors of columns of a tile of the matrix product.
 pub(super) const VECTORS: usize = 3;
-
-/// A table of powers fills two registers of sixteen lanes.
-const FRACTION_BITS: u32 = usize::ilog2(2 * 16);
 
 /// Proof that the machine has AVX-512 F, BW, DQ and VL, and also AVX2 and FMA; with `BF16` also AVX512-BF16.
 #[derive(Clone, Copy)]
@@ -143,7 +140,8 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
     type Mask = __mmask16;
     const LANES: usize = 16;
     const IS_FUSED: bool = true;
-    const FRACTION_BITS: u32 = FRACTION_BITS;
+    const REMAINDER: Remainder = Remainder::OfFloor;
+    const TAKES_ANY_EXPONENT: bool = true;
 
     #[inline(always)]
     fn splat(_: Avx512<BF16>, value: f32) -> Self {
@@ -311,19 +309,28 @@ impl<const BF16: bool> Vector for F32x16<BF16> {
     }
 
     #[inline(always)]
-    fn power_of_two(self) -> Self {
-        const POWERS: [u32; 1 << FRACTION_BITS] = fractional_powers();
-        let (low, high) = POWERS.split_at(16);
-        // SAFETY: `self` proves AVX-512, and each half of the table has the sixteen words of a register.
-        let [low, high] =
-            [low, high].map(|half| unsafe { _mm512_loadu_si512(half.as_ptr().cast()) });
+    fn split_exp2(self, _: Avx512<BF16>, factor: Self) -> (Self, Self) {
+        /// What is left of a number rounded down to no digits after the point.
+        const OF_FLOOR: i32 = _MM_FROUND_TO_NEG_INF;
+        let exponent = self.mul(factor);
+        let remainder = intrinsics!(Self(_mm512_reduce_ps::<OF_FLOOR>(exponent.0)));
+        (remainder, exponent)
+    }
+
+    #[inline(always)]
+    fn times_power(self, rest: Self) -> Self {
+        // The instruction rounds the exponent down itself. What it makes of a small one, below 2^-126, would take an Intel
+        // core a hundred cycles and is 0 instead; NaN is no small one.
         intrinsics!({
-            let bits = _mm512_castps_si512(self.0);
-            // Which of the words is in the lowest bits.
-            let fraction = _mm512_permutex2var_epi32(low, bits, high);
-            let moved = _mm512_slli_epi32::<{ to_exponent(FRACTION_BITS) }>(bits);
-            Self(_mm512_castsi512_ps(_mm512_add_epi32(moved, fraction)))
+            let least = _mm512_set1_ps(LEAST_NORMAL_EXPONENT);
+            let is_normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(rest.0, least);
+            Self(_mm512_maskz_scalef_ps(is_normal, self.0, rest.0))
         })
+    }
+
+    #[inline(always)]
+    fn times_power_add(self, rest: Self, addend: Self) -> Self {
+        self.times_power(rest).add(addend)
     }
 
     #[inline(always)]

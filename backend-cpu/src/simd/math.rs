@@ -6,7 +6,7 @@
 //! lowest, each time refitting the rest). What a fit adds to the error is stated in units of 2^-24, half a unit in the
 //! last place of 1. The ignored test below measures all of it over every `f32`.
 
-use super::vector::{ROUND_TO_INTEGER, Vector, rounding};
+use super::vector::{LEAST_NORMAL_EXPONENT, ROUND_TO_INTEGER, Remainder, Vector};
 
 /// The high bits of ln 2: `n * LN_2_HIGH` is exact for every exponent `n` even where it is not fused.
 const LN_2_HIGH: f32 = 0.693_359_4;
@@ -43,53 +43,63 @@ pub(super) fn exp<V: Vector>(isa: V::Isa, x: V) -> V {
     p.times_power_of_two(n)
 }
 
-/// `2^(factor x)` as a mantissa close to one, to three units in the last place, and a power of two.
+/// `2^(factor x)` to three units in the last place: a mantissa close to one, and what [`Vector::times_power`] takes.
 ///
-/// Half the work of [`exp`], for loops over memory: the argument must lie between [`LEAST_EXPONENT`], where the power
-/// is 0, and [`LARGEST_EXPONENT`], where it is infinite. What is below 2^-126 becomes something else below it. A NaN passes in
-/// the mantissa.
-///
-/// `factor x = n + r`: `n`, read off the bits of the sum that rounds it, is a multiple of the fraction that
-/// [`Vector::power_of_two`] has a table for, and `r` at most half of that.
+/// Half the work of [`exp`], for loops over memory: what is below 2^-126 may become something else below it, and the exponent has
+/// to be [`bounded`] unless the vector [takes any](Vector::TAKES_ANY_EXPONENT). A NaN passes in the mantissa.
 #[inline(always)]
 pub(super) fn exp2<V: Vector>(isa: V::Isa, x: V, factor: V) -> (V, V) {
     let c = |value| V::splat(isa, value);
-    let rounding = c(rounding(V::FRACTION_BITS));
-    let rounded = x.mul_add(factor, rounding);
-    let n = rounded.sub(rounding);
-    let r = x.mul_add(factor, n.neg());
-    let (highest, lower) = const { powers_of_remainder(V::FRACTION_BITS) };
+    let (r, rest) = x.split_exp2(isa, factor);
+    let (highest, lower) = const { powers_of_remainder(V::REMAINDER) };
     let mut p = c(highest);
     for &coefficient in lower {
         p = p.mul_add(r, c(coefficient));
     }
-    (p, rounded.power_of_two())
+    (p, rest)
 }
 
-/// The polynomial `2^r` for `|r|` up to half of `2^-fraction_bits`: the coefficient of the highest power, and those below it.
+/// The polynomial `2^r`: the coefficient of the highest power, and those below it. It is 1 at 0.
 #[expect(
     clippy::approx_constant,
     reason = "coefficients of the fits, close to ln 2"
 )]
-const fn powers_of_remainder(fraction_bits: u32) -> (f32, &'static [f32]) {
-    match fraction_bits {
-        // The fit adds 0.9.
-        5 => (2.402_264_3e-1, &[6.931_573e-1, 1.0]),
+const fn powers_of_remainder(remainder: Remainder) -> (f32, &'static [f32]) {
+    match remainder {
+        // The fit adds 1.4.
+        Remainder::OfFloor => (
+            1.866_952_6e-3,
+            &[
+                9.017_481e-3,
+                5.579_951_4e-2,
+                2.401_646e-1,
+                6.931_513e-1,
+                1.0,
+            ],
+        ),
         // 0.4
-        3 => (5.548_9e-2, &[2.402_575_2e-1, 6.931_472_4e-1, 1.0]),
+        Remainder::OfNearest { fraction_bits: 3 } => {
+            (5.548_9e-2, &[2.402_575_2e-1, 6.931_472_4e-1, 1.0])
+        }
         // 1.6
-        0 => (
+        Remainder::OfNearest { fraction_bits: 0 } => (
             1.326_953_5e-3,
             &[9.671_292e-3, 5.550_711e-2, 2.402_224_7e-1, 6.931_47e-1, 1.0],
         ),
-        _ => panic!("no polynomial is fitted to that interval"),
+        Remainder::OfNearest { .. } => panic!("no polynomial is fitted to that interval"),
     }
 }
 
-/// The least argument of [`exp2`].
-pub(super) const LEAST_EXPONENT: f32 = -127.0;
-/// The largest argument of [`exp2`].
-pub(super) const LARGEST_EXPONENT: f32 = 128.0;
+/// An exponent whose power of two is 0, and the largest such integer.
+pub(super) const LEAST_EXPONENT: f32 = LEAST_NORMAL_EXPONENT - 1.0;
+
+/// `exponent`, from the first with a power of 0 to the first with an infinite one. NaN passes.
+#[inline(always)]
+pub(super) fn bounded<V: Vector>(isa: V::Isa, exponent: V) -> V {
+    let c = |value| V::splat(isa, value);
+    // `exponent` is the second operand so that NaN passes.
+    c(LEAST_EXPONENT).max(c(128.0).min(exponent))
+}
 
 /// `tanh x` to two units in the last place of the result, however small: odd, ±1 far out.
 ///

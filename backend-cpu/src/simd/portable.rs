@@ -5,12 +5,18 @@
 
 use half::bf16;
 
-use super::vector::{ROUND_TO_INTEGER, SQRT_HALF_BITS, Vector, fractional_powers, to_exponent};
+use super::vector::{
+    ROUND_TO_INTEGER, Remainder, SQRT_HALF_BITS, Vector, fractional_powers, split_nearest,
+    to_exponent,
+};
 
 /// Rows of a tile of the matrix product: with one vector of columns, what sixteen 128-bit registers hold.
 pub(super) const ROWS: usize = 4;
 /// Vectors of columns of a tile of the matrix product.
 pub(super) const VECTORS: usize = 1;
+
+/// There is no looking up in a table.
+const FRACTION_BITS: u32 = 0;
 
 #[derive(Clone, Copy)]
 pub(super) struct F32x8([f32; 8]);
@@ -62,7 +68,10 @@ impl Vector for F32x8 {
     type Mask = [bool; 8];
     const LANES: usize = 8;
     const IS_FUSED: bool = IS_FUSED;
-    const FRACTION_BITS: u32 = 0;
+    const REMAINDER: Remainder = Remainder::OfNearest {
+        fraction_bits: FRACTION_BITS,
+    };
+    const TAKES_ANY_EXPONENT: bool = false;
 
     #[inline(always)]
     fn splat((): (), value: f32) -> Self {
@@ -193,13 +202,21 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn power_of_two(self) -> Self {
-        const POWERS: [u32; 1] = fractional_powers();
-        self.map(|x| {
-            f32::from_bits(
-                (x.to_bits() << to_exponent(Self::FRACTION_BITS)).wrapping_add(POWERS[0]),
-            )
-        })
+    fn split_exp2(self, (): (), factor: Self) -> (Self, Self) {
+        const POWERS: [u32; 1 << FRACTION_BITS] = fractional_powers();
+        let (remainder, rounded) = split_nearest((), self, factor, FRACTION_BITS);
+        let power = |x: f32| (x.to_bits() << to_exponent(FRACTION_BITS)).wrapping_add(POWERS[0]);
+        (remainder, rounded.map(|x| f32::from_bits(power(x))))
+    }
+
+    #[inline(always)]
+    fn times_power(self, rest: Self) -> Self {
+        self.mul(rest)
+    }
+
+    #[inline(always)]
+    fn times_power_add(self, rest: Self, addend: Self) -> Self {
+        self.mul_add(rest, addend)
     }
 
     #[inline(always)]

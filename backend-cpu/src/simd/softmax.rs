@@ -92,7 +92,7 @@ struct Running<V> {
     moments: [V; 4],
     /// `scale log2 e`: powers of two have the cheaper exponential.
     factor: V,
-    /// The least difference to the maximum that [`math::exp2`] takes.
+    /// A difference to the maximum whose exponential is 0.
     least: V,
 }
 
@@ -118,12 +118,17 @@ impl<V: Vector> Running<V> {
             self.raise::<MOMENT>(isa, V::splat(isa, largest.largest()));
         }
         for (i, x) in four.into_iter().enumerate() {
-            // The second operand, so that NaN passes.
-            let below = self.least.max(x.sub(self.max));
-            let (mantissa, power) = math::exp2(isa, below, self.factor);
-            self.sums[i] = mantissa.mul_add(power, self.sums[i]);
+            let below = x.sub(self.max);
+            // A moment is a product, which must not be infinite times 0.
+            let below = match MOMENT || !V::TAKES_ANY_EXPONENT {
+                // The second operand, so that NaN passes.
+                true => self.least.max(below),
+                false => below,
+            };
+            let (mantissa, rest) = math::exp2(isa, below, self.factor);
+            self.sums[i] = mantissa.times_power_add(rest, self.sums[i]);
             if MOMENT {
-                self.moments[i] = mantissa.mul(power).mul_add(below, self.moments[i]);
+                self.moments[i] = mantissa.times_power(rest).mul_add(below, self.moments[i]);
             }
         }
     }
@@ -131,8 +136,8 @@ impl<V: Vector> Running<V> {
     #[inline(always)]
     fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, max: V) {
         let down = self.least.max(self.max.sub(max));
-        let (mantissa, power) = math::exp2(isa, down, self.factor);
-        let factor = mantissa.mul(power);
+        let (mantissa, rest) = math::exp2(isa, down, self.factor);
+        let factor = mantissa.times_power(rest);
         for (sum, moment) in self.sums.iter_mut().zip(&mut self.moments) {
             if MOMENT {
                 *moment = sum.mul_add(down, *moment).mul(factor);
@@ -226,15 +231,17 @@ impl Softmax {
         }
     }
 
-    /// `log2 p` as far as it matters, and `p`.
+    /// `log2 p`, finite if that is asked for, and `p`.
     #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> (V, V) {
+    fn apply<V: Vector>(self, isa: V::Isa, x: V, finite: bool) -> (V, V) {
         let c = |value| V::splat(isa, value);
         let log2_p = x.mul_add(c(self.factor), c(-self.log2_sum));
-        // The second operands, so that NaN passes.
-        let log2_p = c(math::LEAST_EXPONENT).max(c(math::LARGEST_EXPONENT).min(log2_p));
-        let (mantissa, power) = math::exp2(isa, log2_p, c(1.0));
-        (log2_p, mantissa.mul(power))
+        let log2_p = match finite || !V::TAKES_ANY_EXPONENT {
+            true => math::bounded(isa, log2_p),
+            false => log2_p,
+        };
+        let (mantissa, rest) = math::exp2(isa, log2_p, c(1.0));
+        (log2_p, mantissa.times_power(rest))
     }
 }
 
@@ -246,7 +253,7 @@ impl Map for Plain {
     #[inline(always)]
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
         let c = |value| V::splat(isa, value);
-        let (_, p) = Softmax::new(&self.0).apply(isa, x);
+        let (_, p) = Softmax::new(&self.0).apply(isa, x, false);
         p.mul_add(c(self.0.probability), c(-self.0.uniform))
     }
 }
@@ -260,7 +267,8 @@ impl Map for WithEntropy {
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
         let c = |value| V::splat(isa, value);
         let delta = self.0;
-        let (log2_p, p) = Softmax::new(&delta).apply(isa, x);
+        // p log p is 0 where p is.
+        let (log2_p, p) = Softmax::new(&delta).apply(isa, x, true);
         // In units of log2 p.
         let per_log2 = c(delta.log_probability * std::f32::consts::LN_2);
         let coefficient = log2_p.mul_add(per_log2, c(delta.probability));

@@ -25,9 +25,10 @@ pub(crate) trait Vector: Copy {
     const LANES: usize;
     /// Whether [`mul_add`](Self::mul_add) rounds once.
     const IS_FUSED: bool;
-    /// Binary digits after the point that an exponent of [`power_of_two`](Self::power_of_two) has: as many as a register's
-    /// lanes, or two, can hold a table for.
-    const FRACTION_BITS: u32;
+    /// Where the remainders of [`split_exp2`](Self::split_exp2) lie.
+    const REMAINDER: Remainder;
+    /// Whether [`split_exp2`](Self::split_exp2) takes any exponent. Otherwise those below -127 and above 128 are meaningless.
+    const TAKES_ANY_EXPONENT: bool;
 
     fn splat(isa: Self::Isa, value: f32) -> Self;
     /// The first `LANES` values of `from`. Panics if there are fewer.
@@ -69,9 +70,14 @@ pub(crate) trait Vector: Copy {
 
     /// `self * 2^n` for integral `n` in -252..=254, rounded once: it underflows gradually and overflows to infinity.
     fn times_power_of_two(self, n: Self) -> Self;
-    /// `2^n`, given `n + rounding(FRACTION_BITS)`. 0 for `n = -127`, infinity for `n = 128`, meaningless beyond; between -127
-    /// and -126, where there is no exponent for it, something between 0 and 2^-126.
-    fn power_of_two(self) -> Self;
+    /// Splits the exponent in `2^(factor self)` into a remainder `r` and the rest, so that the power is
+    /// [`times_power(2^r, rest)`](Self::times_power). NaN stays NaN in the remainder.
+    fn split_exp2(self, isa: Self::Isa, factor: Self) -> (Self, Self);
+    /// `self` times two to the power of the rest: infinite from 2^128 on or a little before, and below 2^-126 anything between 0
+    /// and that.
+    fn times_power(self, rest: Self) -> Self;
+    /// The same, plus `addend`.
+    fn times_power_add(self, rest: Self, addend: Self) -> Self;
     /// Splits positive normal lanes into `(mantissa, exponent)` with `self = mantissa * 2^exponent` and
     /// `mantissa` in √½..√2, the interval around one on which a logarithm's polynomial is shortest.
     fn split_exponent(self) -> (Self, Self);
@@ -101,13 +107,31 @@ pub(super) const HIGH_HALF: i32 = 0xffff_0000_u32 as i32;
 pub(super) const QUIET: i32 = 0x0040_0000;
 /// Bits of √½, the lower end of the mantissas that [`Vector::split_exponent`] returns.
 pub(super) const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
+/// The exponent of the least normal number.
+pub(super) const LEAST_NORMAL_EXPONENT: f32 = -126.0;
 /// Adding 1.5 * 2^23 to a number far below it rounds that number to an integer, which sits in the low mantissa bits.
 pub(super) const ROUND_TO_INTEGER: f32 = 12_582_912.0;
 
-/// Adding it to a number far below it rounds that number to a multiple of `2^-fraction_bits`, which sits in the low mantissa
-/// bits.
-pub(super) const fn rounding(fraction_bits: u32) -> f32 {
-    ROUND_TO_INTEGER / (1 << fraction_bits) as f32
+/// An interval as long as what an exponent is a multiple of, once a remainder is split off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Remainder {
+    /// 0 to 1: the exponent is rounded down to an integer.
+    OfFloor,
+    /// On both sides of 0: the exponent is rounded to the nearest number of so many binary digits after the point.
+    OfNearest {
+        /// As many as a register's lanes can hold a table of powers for.
+        fraction_bits: u32,
+    },
+}
+
+/// Splits `factor x`: what is left of it, and the nearest number of `fraction_bits`, plus what rounds it so. Its digits are in the
+/// low mantissa bits of that sum, where an exponent and an index into a table can be read off.
+#[inline(always)]
+pub(super) fn split_nearest<V: Vector>(isa: V::Isa, x: V, factor: V, fraction_bits: u32) -> (V, V) {
+    let rounding = V::splat(isa, ROUND_TO_INTEGER / (1 << fraction_bits) as f32);
+    let rounded = x.mul_add(factor, rounding);
+    let nearest = rounded.sub(rounding);
+    (x.mul_add(factor, nearest.neg()), rounded)
 }
 
 /// How far up the low bits of such a sum have to move for the integral part to be an exponent.
@@ -118,9 +142,9 @@ pub(super) const fn to_exponent(fraction_bits: u32) -> u32 {
 /// What makes a power of two of the low bits of such a sum once they have moved, added by their fraction `j / N`: the bits of
 /// `2^(j / N)`, without the `j` that stands there.
 pub(super) const fn fractional_powers<const N: usize>() -> [u32; N] {
-    const ROOTS: usize = 32;
+    const ROOTS: usize = 8;
     /// `2^(1 / ROOTS)`
-    const ROOT: f64 = 1.021_897_148_654_116_7;
+    const ROOT: f64 = 1.090_507_732_665_257_7;
     let mut table = [0; N];
     let mut power = 1.0;
     let mut i = 0;
