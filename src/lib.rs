@@ -44,7 +44,7 @@ pub use linear_ce::{
 pub use tilecast_core as core;
 pub use tilecast_core::DType;
 pub use tilecast_core::kernels::linear_ce::{
-    Blocks, InDw, Kept, Lazy, Options, Reduction, Schedule, Stored, Strategy,
+    Blocks, DxBlocks, InDw, Kept, Lazy, Options, Reduction, Schedule, Split, Stored, Strategy,
 };
 pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;

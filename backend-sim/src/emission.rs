@@ -8,7 +8,7 @@
 pub mod logits;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{Blocks, Schedule, Strategy};
+use tilecast_core::kernels::head::{Blocks, Schedule, Split, Strategy};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
@@ -118,6 +118,8 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target).min(forward.b).min(backward.b),
         shared_sub_tiles: false,
+        split: Split::Rows,
+        dx: None,
         lazy: lazy(target, forward),
     };
     let needed = row.vmem_used_bytes.saturating_add(MARGIN_BYTES);

@@ -11,7 +11,9 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
-use tilecast_core::kernels::head::{Blocks, Head, HeadError, HeadKernel, Lazy, Schedule, Strategy};
+use tilecast_core::kernels::head::{
+    Blocks, DxBlocks, Head, HeadError, HeadKernel, Lazy, Schedule, Split, Strategy,
+};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::softmax::LogitsError;
@@ -101,6 +103,8 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
         shared_sub_tiles: false,
+        split: Split::Rows,
+        dx: None,
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,
@@ -121,6 +125,10 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         backward: raise(schedule.backward),
         chunk_columns: whole(schedule.chunk_columns),
         rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
+        dx: schedule.dx.map(|dx| DxBlocks {
+            b: whole(schedule.backward.b),
+            h: whole(dx.h),
+        }),
         lazy: schedule.lazy.map(|lazy| Lazy {
             columns: whole(lazy.columns),
             ..lazy

@@ -114,7 +114,7 @@ fn alike(a: &Region, b: &Region) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Split, Strategy};
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::lower;
 
@@ -137,6 +137,8 @@ mod tests {
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
             shared_sub_tiles: false,
+            split: Split::Rows,
+            dx: None,
             lazy: None,
         };
         let programs = [

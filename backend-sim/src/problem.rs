@@ -6,7 +6,7 @@
 use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy};
+use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Split, Strategy};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
@@ -355,6 +355,8 @@ fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
         shared_sub_tiles: false,
+        split: Split::Rows,
+        dx: None,
         lazy: lazy(target, blocks),
     }
 }

@@ -3,7 +3,9 @@
 
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
-use tilecast::core::kernels::head::{Blocks, HeadOptions, Lazy, Schedule, Strategy};
+use tilecast::core::kernels::head::{
+    Blocks, DxBlocks, HeadOptions, Lazy, Schedule, Split, Strategy,
+};
 use tilecast::core::kernels::linear_op::{Inputs, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
 use tilecast::core::program::Program;
@@ -136,6 +138,12 @@ impl Case {
             cores: 2,
             rows_per_sub_tile: b,
             shared_sub_tiles: false,
+            // One of each.
+            split: match strategy {
+                Strategy::Combined => Split::Rows,
+                Strategy::Streaming => Split::Columns,
+            },
+            dx: Some(DxBlocks { b, h }),
             lazy: None,
         };
         match column {

@@ -30,6 +30,7 @@ impl<B: Stores> Storing<B> {
         let kept = match self.in_dw {
             true => Kept::InDw {
                 chunk_columns: schedule.chunk_columns,
+                dx: schedule.dx,
             },
             false => Kept::Rows {
                 chunk_rows: 2 * schedule.backward.b,

@@ -4,8 +4,8 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
-    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Lazy, Matrix, Options, Reduction,
-    Strategy, linear_ce,
+    ArrayMut, Blocks, Cotangents, Cpu, DType, DxBlocks, GradientsMut, Lazy, Matrix, Options,
+    Reduction, Schedule, Split, Strategy, linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
 use tilecast_tests::case::everything;
@@ -45,6 +45,13 @@ fn tpu_blocks() -> Case {
 fn shared(rows: usize) -> Case {
     let case = Case::new("", [21, 24, 100]).blocks([8, 24, 16]);
     case.edit_schedule(|s| (s.rows_per_sub_tile, s.shared_sub_tiles) = (rows, true))
+}
+
+fn by_columns(schedule: &mut Schedule) {
+    let Blocks { b, h, .. } = schedule.backward;
+    let (b, h) = (b / 2, h.div_ceil(2));
+    schedule.split = Split::Columns;
+    schedule.dx = Some(DxBlocks { b, h });
 }
 
 fn lazy(columns: usize) -> Option<Lazy> {
@@ -191,6 +198,14 @@ cases! {
     shared_sub_tiles_of_a_part_of_hidden: ragged().edit_schedule(|s| {
         (s.rows_per_sub_tile, s.shared_sub_tiles) = (2, true);
     });
+    shared_columns: ragged().options(everything()).edit_schedule(by_columns);
+    shared_columns_bf16: ragged().bf16().edit_schedule(by_columns);
+    shared_columns_few_tokens: few_tokens().options(everything()).edit_schedule(by_columns);
+    shared_columns_few_tokens_bf16: few_tokens().bf16().edit_schedule(by_columns);
+    shared_columns_in_shared_sub_tiles: shared(4).bf16().edit_schedule(by_columns);
+    shared_columns_of_one_token: Case::new("", [1, 24, 50]).blocks([8, 10, 16])
+        .options(everything()).edit_schedule(by_columns);
+    shared_columns_of_large_logits: ragged().logit_scale(60.0).edit_schedule(by_columns);
     one_chunk: ragged().options(everything()).edit_schedule(|s| s.chunk_columns = 50);
     a_chunk_for_each_block: ragged().edit_schedule(|s| s.chunk_columns = 1);
     last_chunk_overlaps: Case::new("", [11, 8, 33]).blocks([4, 8, 5]).options(everything())
@@ -233,6 +248,7 @@ cases! {
         (s.forward.b, s.backward.b) = (256, 256);
         s.rows_per_sub_tile = 128;
     });
+    tpu_blocks_shared_columns: tpu_blocks().options(everything()).edit_schedule(by_columns);
     tpu_blocks_lazily_f32: Case::new("", [150, 140, 501]).blocks([128, 128, 256])
         .options(everything()).edit_schedule(|s| s.lazy = lazy(128));
     tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()

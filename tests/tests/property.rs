@@ -5,7 +5,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tilecast::{Blocks, DType, Lazy, Options, Reduction, Schedule, Strategy as Backward};
+use tilecast::{
+    Blocks, DType, DxBlocks, Lazy, Options, Reduction, Schedule, Split, Strategy as Backward,
+};
 use tilecast_cpu::simd::Simd;
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Rounding};
 
@@ -102,6 +104,8 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         1..=5_usize,
         block(),
         any::<bool>(),
+        any::<bool>(),
+        proptest::option::of((1..=4_usize, block())),
         proptest::option::of((block(), any::<bool>())),
     )
         .prop_map(
@@ -112,6 +116,8 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 cores,
                 rows_per_sub_tile,
                 shared_sub_tiles,
+                by_columns,
+                dx,
                 lazy,
             )| Schedule {
                 forward,
@@ -121,6 +127,17 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 cores,
                 rows_per_sub_tile,
                 shared_sub_tiles,
+                split: match by_columns {
+                    true => Split::Columns,
+                    false => Split::Rows,
+                },
+                dx: dx.map(|(parts, h)| DxBlocks {
+                    b: match backward.b.is_multiple_of(parts) {
+                        true => backward.b / parts,
+                        false => backward.b,
+                    },
+                    h,
+                }),
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {
                     columns,
                     keeps_logits,

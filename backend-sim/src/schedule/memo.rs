@@ -334,7 +334,7 @@ fn is_local(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Split, Strategy};
     use tilecast_core::program::Kernel;
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::{F32Products, lower};
@@ -370,6 +370,8 @@ mod tests {
                     cores: 1,
                     rows_per_sub_tile: 128,
                     shared_sub_tiles: false,
+                    split: Split::Rows,
+                    dx: None,
                     lazy: None,
                 };
                 let forward = problem.forward(&schedule).unwrap();

@@ -2,7 +2,9 @@
 
 use tilecast_core::DType;
 use tilecast_core::budget::{TermKind, VmemLedger};
-use tilecast_core::kernels::linear_ce::{Blocks, HeadError, LinearCe, Options, Schedule, Strategy};
+use tilecast_core::kernels::linear_ce::{
+    Blocks, HeadError, LinearCe, Options, Schedule, Split, Strategy,
+};
 use tilecast_core::program::{Kernel, ProgramError};
 use tilecast_core::spec::{Buffer, SpecError};
 use tilecast_core::target::{TARGETS, Target};
@@ -171,6 +173,8 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         cores: 2,
         rows_per_sub_tile: b,
         shared_sub_tiles: false,
+        split: Split::Rows,
+        dx: None,
         lazy: None,
     }
 }

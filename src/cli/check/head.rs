@@ -84,9 +84,12 @@ fn run_on_cpu(
             let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
             let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
             let chunk_rows = 2 * schedule.backward.b;
-            let chunk_columns = schedule.chunk_columns;
             let head = inputs.problem.head();
-            let in_dw = ("stored in dw", Kept::InDw { chunk_columns }, &of_dw);
+            let in_dw = Kept::InDw {
+                chunk_columns: schedule.chunk_columns,
+                dx: schedule.dx,
+            };
+            let in_dw = ("stored in dw", in_dw, &of_dw);
             let ways = [
                 Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
                 Stored::fits_in_dw(head, schedule.backward).then_some(in_dw),

@@ -8,7 +8,7 @@ use tilecast::core::kernels::logits_op::of_name;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::{default_target, delta_operand_dtype, raised};
-use tilecast::{Blocks, Cpu, DType, Schedule, Strategy};
+use tilecast::{Blocks, Cpu, DType, Schedule, Split, Strategy};
 
 use super::logits::{self, Differences, Exact};
 use super::{Args, Checked, thread_counts};
@@ -96,6 +96,8 @@ impl Case {
             chunk_columns: 2 * v,
             rows_per_sub_tile: b,
             shared_sub_tiles: false,
+            split: Split::Rows,
+            dx: None,
             ..chosen
         }
     }

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::logits::RowSubTiles;
 use super::{Head, HeadError, Strategy};
+use crate::DType;
 use crate::program::LoopCounter;
-use crate::spec::Affine;
+use crate::spec::{Affine, Semantics};
 use crate::target::Target;
 
 /// Block sizes along tokens, hidden and vocabulary, elements.
@@ -48,9 +48,65 @@ pub struct Schedule {
     /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small enough
     /// for a cache then. A TPU computes several at a time only if each has its own.
     pub shared_sub_tiles: bool,
+    /// Forward: what threads share.
+    pub split: Split,
+    /// Streaming: given if threads share columns of delta.
+    pub dx: Option<DxBlocks>,
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
+}
+
+/// What threads share the work of a kernel by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Split {
+    /// Rows: each thread sees all columns of its own.
+    Rows,
+    /// Columns, for few rows and many columns: each thread packs only its own part of `w`. A forward pass has the statistics of
+    /// each block of logits merged by a kernel of their own then.
+    Columns,
+}
+
+impl Split {
+    /// Where `dx` has such blocks.
+    pub(super) fn of_delta(dx: Option<DxBlocks>) -> Self {
+        match dx {
+            None => Self::Rows,
+            Some(_) => Self::Columns,
+        }
+    }
+
+    /// Of the axis of column blocks.
+    pub(super) const fn of_columns(self) -> Semantics {
+        match self {
+            Self::Rows => Semantics::Arbitrary,
+            Self::Columns => Semantics::Parallel,
+        }
+    }
+}
+
+/// Blocks of `dx`, where threads share columns of delta. These are not the columns of `dx`, which has blocks of its own for threads
+/// to share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DxBlocks {
+    /// Tokens; they divide those of other blocks.
+    pub b: usize,
+    /// Hidden.
+    pub h: usize,
+}
+
+impl DxBlocks {
+    /// Checks them against those of the pass.
+    pub(super) fn check(self, blocks: Blocks) -> Result<(), HeadError> {
+        check_sizes([("dx block b", self.b), ("dx block h", self.h)])?;
+        match blocks.b.is_multiple_of(self.b) {
+            true => Ok(()),
+            false => Err(HeadError::DxRows {
+                rows: self.b,
+                of: blocks.b,
+            }),
+        }
+    }
 }
 
 /// How a forward pass folds blocks of logits that does not keep maxima up to date.
@@ -64,14 +120,6 @@ pub struct Lazy {
 }
 
 impl Schedule {
-    /// How rows of a block are cut.
-    pub(super) fn sub_tiles(&self) -> RowSubTiles {
-        RowSubTiles {
-            rows: self.rows_per_sub_tile,
-            shared: self.shared_sub_tiles,
-        }
-    }
-
     /// Checks that every part is at least 1 and small enough to round sizes up to it.
     pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self {
@@ -88,7 +136,8 @@ impl Schedule {
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
             ("lazy columns", self.lazy.map_or(1, |lazy| lazy.columns)),
-        ])
+        ])?;
+        self.dx.map_or(Ok(()), |dx| dx.check(*backward))
     }
 }
 
@@ -256,6 +305,10 @@ pub struct Cache {
 
 /// Rows of a block on a CPU, at most: from here on packing a column block is a thousandth of the work it serves.
 const MOST_ROWS: usize = 1024;
+/// Rows of a thread below which threads share columns: packing a column block would be more than a five-hundredth of the work.
+/// Backward the rows of delta that a thread makes are those that it needs for `dx`, so that it takes fewer of them to pay.
+const FEW_ROWS: usize = 512;
+const FEW_ROWS_BACKWARD: usize = 128;
 /// Rows and columns of a block of the backward pass on a CPU, at most. Columns are the depth of `dx`, whose sums pass through
 /// memory once per block of them; with as many columns fewer rows keep a block of delta in the cache.
 const BACKWARD_ROWS: usize = 512;
@@ -268,9 +321,9 @@ const ROWS_PER_SUB_TILE: usize = 256;
 
 impl Schedule {
     /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
-    /// as many rows as memory allows, and rows split evenly over the threads. A block of `w` and one of logits take
-    /// half of the cache each, or more if rows of `w` would be short; the logits are reduced in sub-tiles of rows while they
-    /// are hot.
+    /// as many rows as memory allows, and rows split evenly over the threads, or columns if rows are few. A block of `w`
+    /// and one of logits take half of the cache each, or more if rows of `w` would be short; the logits are reduced in
+    /// sub-tiles of rows while they are hot.
     pub fn for_cache(head: &Head, cache: &Cache) -> Self {
         let even = |size: usize, at_most: usize, multiple: usize| {
             let parts = size.div_ceil(at_most.max(1));
@@ -279,8 +332,17 @@ impl Schedule {
         // Packed operands may be widened to 4 bytes.
         let words = |bytes: usize| bytes / 4;
         let h = head.hidden;
-        let rows = head.tokens.div_ceil(cache.threads);
-        let block = |most_rows: usize, most_columns: usize| {
+        let [split, backward_split] = [FEW_ROWS, FEW_ROWS_BACKWARD].map(|few| {
+            match cache.threads > 1 && head.tokens.div_ceil(cache.threads) < few {
+                true => Split::Columns,
+                false => Split::Rows,
+            }
+        });
+        let rows = |split| match split {
+            Split::Rows => head.tokens.div_ceil(cache.threads),
+            Split::Columns => head.tokens,
+        };
+        let block = |rows: usize, most_rows: usize, most_columns: usize| {
             let most_rows = most_rows.min(words(cache.panel_bytes) / h);
             let b = even(rows, most_rows, cache.row_multiple);
             let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
@@ -291,12 +353,12 @@ impl Schedule {
         let in_cache = |b: usize| words(cache.bytes / 2) / b.max(h);
         let page_worth = ROW_BYTES / head.dtype.size_bytes();
         let page_worth = page_worth.min(words(2 * cache.panel_bytes) / h);
-        let most_columns = in_cache(rows.min(MOST_ROWS)).max(page_worth);
-        let forward = block(MOST_ROWS, most_columns);
+        let most_columns = in_cache(rows(split).min(MOST_ROWS)).max(page_worth);
+        let forward = block(rows(split), MOST_ROWS, most_columns);
         let most_columns = in_cache(h)
             .max(words(cache.panel_bytes) / h)
             .min(BACKWARD_COLUMNS);
-        let backward = block(BACKWARD_ROWS, most_columns);
+        let backward = block(rows(backward_split), BACKWARD_ROWS, most_columns);
         let row_bytes = backward.whole(head)[0] * head.delta_dtype().size_bytes();
         Self {
             forward,
@@ -306,8 +368,27 @@ impl Schedule {
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
             shared_sub_tiles: true,
+            split,
+            dx: match backward_split {
+                Split::Rows => None,
+                Split::Columns => Some(DxBlocks::for_cache(head, cache, backward)),
+            },
             lazy: None,
         }
+    }
+}
+
+impl DxBlocks {
+    /// For every thread to have one. Of fewer rows in f32: part of the columns of a block rarely are a multiple of what the
+    /// microkernel takes, and a product of that type takes long beside packing `w` for each thread.
+    fn for_cache(head: &Head, cache: &Cache, blocks: Blocks) -> Self {
+        let Blocks { b, h, .. } = blocks;
+        let parts = cache.threads.div_ceil(head.tokens.div_ceil(b));
+        if head.dtype == DType::F32 && b.is_multiple_of(parts * cache.row_multiple) {
+            return Self { b: b / parts, h };
+        }
+        let part = h.div_ceil(parts).next_multiple_of(cache.column_multiple);
+        Self { b, h: part.min(h) }
     }
 }
 
@@ -331,7 +412,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
     use crate::kernels::head::HeadOptions;
 
     #[test]
@@ -388,6 +468,30 @@ mod tests {
                     "{hidden}: {v}"
                 );
                 assert!(v * hidden * 4 <= 2 * cache.panel_bytes, "{hidden}: {v}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_are_shared_by_columns() {
+        for threads in [1, 2, 3, 16] {
+            for tokens in [1, 31, 64, 255, 256, 1023, 1024, 8192] {
+                for (hidden, dtype) in [(512, DType::F32), (2048, DType::Bf16), (4096, DType::F32)]
+                {
+                    let dims = [tokens, hidden, 128_256];
+                    let head = Head::new(dims, dtype, None, HeadOptions::default()).unwrap();
+                    let schedule = Schedule::for_cache(&head, &Cache::of_two_megabytes(threads));
+                    schedule.check().unwrap();
+                    let of_thread = tokens.div_ceil(threads);
+                    let forward = threads > 1 && of_thread < FEW_ROWS;
+                    assert_eq!(schedule.split == Split::Columns, forward);
+                    let Some(dx) = schedule.dx else { continue };
+                    assert!(threads > 1 && of_thread < FEW_ROWS_BACKWARD);
+                    let blocks = tokens.div_ceil(dx.b) * hidden.div_ceil(dx.h);
+                    // Rounded to whole panels of the microkernel.
+                    let wanted = threads.min(hidden / 96);
+                    assert!(2 * blocks >= wanted, "{threads} {tokens}: {dx:?}");
+                }
             }
         }
     }

@@ -46,6 +46,12 @@ impl ChunkArray {
         }
     }
 
+    /// The same array in blocks of fewer rows.
+    pub(super) fn in_rows(mut self, rows: usize) -> Self {
+        self.block[0] = rows;
+        self
+    }
+
     /// The window onto it at a block.
     pub(super) fn window(self, rows: AxisId, columns: impl Into<BlockIndex>) -> Blocked {
         let index = [rows.into(), columns.into()];

@@ -1,10 +1,10 @@
 //! The gradient with respect to the logits: coefficients per row, and the kernel that writes a chunk
 //! of it.
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::{Blocks, Chunks, Split};
 use super::chunk::{ChunkArray, updated_array};
 use super::exponentials::FromExponentials;
-use super::logits::{Logits, Position, RowSubTiles};
+use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
 use crate::ops::{Delta, OneHot, TileOps};
@@ -62,6 +62,7 @@ impl Coefficients {
 pub struct DeltaChunk {
     spec: KernelSpec,
     blocks: Blocks,
+    split: Split,
     rows: AxisId,
     columns: AxisId,
     hidden: AxisId,
@@ -80,15 +81,20 @@ impl DeltaChunk {
     pub(super) fn new(
         name: &'static str,
         head: &Head,
-        blocks: Blocks,
-        sub_tiles: RowSubTiles,
+        plan: Plan,
         chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
+        let Plan {
+            blocks,
+            sub_tiles,
+            split,
+            ..
+        } = plan;
         let mut spec = SpecBuilder::new(name);
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
-        let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
+        let columns = spec.axis("columns", chunks.blocks, split.of_columns());
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
@@ -104,6 +110,7 @@ impl DeltaChunk {
         Ok(Self {
             spec: spec.build()?,
             blocks,
+            split,
             rows,
             columns,
             hidden,
@@ -121,7 +128,11 @@ impl Kernel for DeltaChunk {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
+        let first = match self.split {
+            Split::Rows => t.and(t.is_first(self.columns), t.is_first(self.hidden)),
+            // Nobody has the first column block but one.
+            Split::Columns => t.is_first(self.hidden),
+        };
         t.when(first, || compute(t, &self.coefficients.prepare));
         let column = t.program_id(self.columns) + t.scalar(self.chunk, 0);
         self.logits.compute(t, |part| {
@@ -166,7 +177,17 @@ pub(super) enum Cut {
     /// Rows, whose logits become delta in place.
     Rows,
     /// Columns, whose logits or their exponentials, whole blocks of them, are in `dw`.
-    Columns(InDw),
+    Columns(InDw, Split),
+}
+
+impl Cut {
+    /// What threads share the work by.
+    const fn split(self) -> Split {
+        match self {
+            Self::Rows => Split::Rows,
+            Self::Columns(_, split) => split,
+        }
+    }
 }
 
 impl StoredDelta {
@@ -187,25 +208,25 @@ impl StoredDelta {
         let mut spec = SpecBuilder::new(name);
         let [row_blocks, column_blocks] = match cut {
             Cut::Rows => [chunks.blocks, head.vocab.div_ceil(blocks.v)],
-            Cut::Columns(_) => [head.tokens.div_ceil(blocks.b), chunks.blocks],
+            Cut::Columns(..) => [head.tokens.div_ceil(blocks.b), chunks.blocks],
         };
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
-        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let columns = spec.axis("columns", column_blocks, cut.split().of_columns());
         let chunk = spec.scalars("chunk", 1);
         let [row_block, column_block]: [BlockIndex; 2] = match cut {
             Cut::Rows => [BlockIndex::from(rows) + chunk.at(0), columns.into()],
-            Cut::Columns(_) => [rows.into(), BlockIndex::from(columns) + chunk.at(0)],
+            Cut::Columns(..) => [rows.into(), BlockIndex::from(columns) + chunk.at(0)],
         };
         let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
         let coefficients = coefficients(per_row);
-        let exponentials = (cut == Cut::Columns(InDw::Exponentials))
+        let exponentials = matches!(cut, Cut::Columns(InDw::Exponentials, _))
             .then(|| FromExponentials::declare(per_row, head, blocks, column_block.clone()));
         let [logits, delta] = match cut {
             Cut::Rows => {
                 let stored = ChunkArray::of_rows(head, blocks, chunks).window(rows, columns);
                 updated_array(&mut spec, ["logits", "delta"], stored)
             }
-            Cut::Columns(_) => {
+            Cut::Columns(..) => {
                 let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
                 let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
                 let logits = spec.input_tile("logits", logits.masked());
@@ -234,19 +255,23 @@ impl Kernel for StoredDelta {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        t.when(t.is_first(self.columns), || {
+        let prepare = || {
             compute(t, &self.coefficients.prepare);
             if let Some(exponentials) = &self.exponentials {
                 exponentials.prepare(t, &self.coefficients);
             }
-        });
+        };
+        match self.cut.split() {
+            Split::Rows => t.when(t.is_first(self.columns), prepare),
+            Split::Columns => prepare(),
+        }
         let (tokens, vocab) = (self.head.tokens, self.head.vocab);
         let Blocks { b, v, .. } = self.blocks;
         let (row, column) = (t.program_id(self.rows), t.program_id(self.columns));
         let first = t.scalar(self.chunk, 0);
         let (row, column) = match self.cut {
             Cut::Rows => (row + first, column),
-            Cut::Columns(_) => (row, column + first),
+            Cut::Columns(..) => (row, column + first),
         };
         let first_column = column * v as i64;
         let coefficients = &self.coefficients;

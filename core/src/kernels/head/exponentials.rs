@@ -16,37 +16,13 @@
 
 use super::blocks::Blocks;
 use super::delta::Coefficients;
-use super::per_row::{PerRow, compute};
+use super::per_row::{ByColumnBlock, PerRow, compute};
 use super::{Ending, Head};
 use crate::DType;
 use crate::expr::{Expr, Int, Leaf};
 use crate::ops::{Delta, TileOps};
-use crate::spec::{BlockIndex, Blocked, SpecBuilder};
+use crate::spec::{BlockIndex, SpecBuilder};
 use crate::view::{RowsRef, Span, Tile, TileRef};
-
-/// What blocks are relative to: an element for each row of each column block, those of a row block together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct References {
-    pub(super) dims: [usize; 1],
-    b: usize,
-    column_blocks: usize,
-}
-
-impl References {
-    pub(super) fn new(head: &Head, blocks: Blocks) -> Self {
-        let column_blocks = head.vocab.div_ceil(blocks.v);
-        Self {
-            dims: [blocks.whole(head)[0] * column_blocks],
-            b: blocks.b,
-            column_blocks,
-        }
-    }
-
-    fn window(self, rows: BlockIndex, columns: BlockIndex) -> Blocked {
-        let index = rows * self.column_blocks as i64 + columns;
-        Blocked::new(DType::F32, self.dims, [self.b], [index])
-    }
-}
 
 /// What the forward pass makes of a block of logits.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +43,7 @@ impl Exponentials {
         rows_at_once: usize,
         [rows, columns]: [BlockIndex; 2],
     ) -> Self {
-        let window = References::new(head, blocks).window(rows, columns);
+        let window = ByColumnBlock::new(head, blocks).window(rows, columns);
         Self {
             values: spec.scratch_tile("exponentials", DType::Bf16, [rows_at_once, blocks.v]),
             references: spec.output_rows("references", window),
@@ -122,7 +98,7 @@ impl FromExponentials {
         blocks: Blocks,
         columns: BlockIndex,
     ) -> Self {
-        let references = References::new(head, blocks);
+        let references = ByColumnBlock::new(head, blocks);
         Self {
             references: rows.input_at("references", |rows| references.window(rows, columns)),
             label_logit: rows.input("label_logit"),

@@ -10,15 +10,15 @@
 //! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
 //! is folded again as without it, and the row goes on with the maximum so far.
 
-use super::blocks::{Blocks, Chunks, Lazy};
+use super::blocks::{Blocks, Chunks, Split};
 use super::chunk::ChunkArray;
 use super::exponentials::Exponentials;
-use super::logits::{Logits, Position, RowSubTiles, SubTile, SubTiles};
+use super::logits::{Logits, Plan, Position, RowSubTiles, SubTile, SubTiles};
 use super::per_row::{PerRow, RowWise, compute};
-use super::{Head, HeadError, InDw, Schedule};
+use super::{Head, HeadError, InDw};
 use crate::DType;
 use crate::expr::Expr;
-use crate::kernels::softmax::{Fold, Statistics};
+use crate::kernels::softmax::{Fold, Statistics, Wanted};
 use crate::ops::{Direction, Index, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
@@ -26,11 +26,12 @@ use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, TileRef};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
-/// column block the rows are finished.
+/// column block the rows are finished. Where threads share columns, each column block is folded and finished by itself.
 #[derive(Clone, Debug)]
 pub struct Forward {
     spec: KernelSpec,
     blocks: Blocks,
+    split: Split,
     rows: AxisId,
     columns: AxisId,
     hidden: AxisId,
@@ -95,54 +96,68 @@ pub(crate) struct Ending {
     pub(crate) results: RowWise,
 }
 
+impl Ending {
+    /// The statistics as they are. Operands (`labels`), `lse`, (`label_logit`), (`logit_sum`), (`entropy`), as wanted.
+    pub(crate) fn plain(rows: &mut PerRow<'_>, wanted: Wanted, scale: f32) -> Self {
+        let labels = wanted.label_logit.then(|| rows.labels());
+        let lse = rows.output("lse");
+        let mut output = |name, wanted: bool| wanted.then(|| rows.output(name));
+        let label_logit = output("label_logit", wanted.label_logit);
+        let logit_sum = output("logit_sum", wanted.logit_sum);
+        let entropy = output("entropy", wanted.entropy);
+        let statistics = rows.statistics(wanted, scale);
+        let results = [
+            (label_logit, statistics.label_logit),
+            (logit_sum, statistics.logit_sum),
+        ];
+        let results = results.into_iter();
+        Self {
+            labels,
+            lse,
+            entropy,
+            results: results
+                .filter_map(|(out, kept)| Some((out?, Expr::leaf(kept?))))
+                .collect(),
+            statistics,
+        }
+    }
+
+    /// What `ending` declares, and an output for the logits of the labels before it.
+    pub(super) fn with_label_logit(
+        rows: &mut PerRow<'_>,
+        ending: impl FnOnce(&mut PerRow<'_>) -> Self,
+    ) -> Self {
+        let out = rows.output("label_logit");
+        let mut ending = ending(rows);
+        let label_logit = ending.statistics.label_logit.expect("a loss of labels");
+        ending.results.push((out, Expr::leaf(label_logit)));
+        ending
+    }
+}
+
 impl Forward {
-    /// The kernel for `head` by the schedule of its forward pass. Operands: `x`, `w`, (`bias`), then the vectors of the
-    /// ending in the order in which it declares them.
+    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), then the vectors of the ending in the order in which it declares
+    /// them; where threads share columns, its outputs have an element for each row of each column block.
+    ///
+    /// If logits are stored, the operand after those that they are made of receives them. If they are those of a chunk
+    /// of rows, the scalar operand is the chunk's first row block. If exponentials are stored, the next operand is what
+    /// they are relative to.
     ///
     /// # Errors
     /// The spec refuses the blocks.
-    pub(crate) fn new(
+    pub(super) fn new(
         name: &'static str,
         head: &Head,
-        schedule: &Schedule,
-        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
-    ) -> Result<Self, HeadError> {
-        let sub_tiles = schedule.sub_tiles();
-        Self::declare(
-            name,
-            head,
-            schedule.forward,
-            (sub_tiles, schedule.lazy),
-            None,
-            ending,
-        )
-    }
-
-    /// The kernel that leaves logits behind, in an operand after those that the logits are made of. If they are those of a chunk
-    /// of rows, the scalar operand is the chunk's first row block. If exponentials are left, the next operands are what
-    /// they are relative to and the logits of the labels.
-    ///
-    /// # Errors
-    /// The spec refuses the blocks.
-    pub(super) fn storing(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        sub_tiles: RowSubTiles,
+        plan: Plan,
         store: Option<Store>,
         ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
     ) -> Result<Self, HeadError> {
-        Self::declare(name, head, blocks, (sub_tiles, None), store, ending)
-    }
-
-    fn declare(
-        name: &'static str,
-        head: &Head,
-        blocks: Blocks,
-        (sub_tiles, lazy): (RowSubTiles, Option<Lazy>),
-        store: Option<Store>,
-        ending: impl FnOnce(&mut PerRow<'_>) -> Ending,
-    ) -> Result<Self, HeadError> {
+        let Plan {
+            blocks,
+            sub_tiles,
+            lazy,
+            split,
+        } = plan;
         let chunk_rows = match store {
             Some(Store::Rows(chunks)) => Some(chunks),
             _ => None,
@@ -151,7 +166,7 @@ impl Forward {
         let row_blocks = chunk_rows.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let column_blocks = head.vocab.div_ceil(blocks.v);
-        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let columns = spec.axis("columns", column_blocks, split.of_columns());
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
         let row_block = match chunk_rows {
@@ -197,14 +212,11 @@ impl Forward {
                 column_blocks,
             }
         });
-        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
-        let exponentials = stored.and_then(|stored| stored.exponentials);
-        let label_logit_out = exponentials.map(|_| per_row.output("label_logit"));
-        let mut ending = ending(per_row);
-        if let Some(out) = label_logit_out {
-            let label_logit = ending.statistics.label_logit.expect("a loss of labels");
-            ending.results.push((out, Expr::leaf(label_logit)));
-        }
+        let per_row = PerRow::new(&mut spec, head, blocks.b, row_block);
+        let ending = ending(&mut match split {
+            Split::Rows => per_row,
+            Split::Columns => per_row.by_column_block(blocks, columns.into()),
+        });
         let lazy = lazy.and_then(|lazy| {
             Some(LazyFold {
                 columns: lazy.columns,
@@ -219,6 +231,7 @@ impl Forward {
         Ok(Self {
             spec: spec.build()?,
             blocks,
+            split,
             rows,
             columns,
             hidden,
@@ -325,8 +338,12 @@ impl Kernel for Forward {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
-        t.when(first, || {
+        // What is kept is of a row, or of a row of a block.
+        let of_columns = |end: fn(&T, AxisId) -> T::Condition| match self.split {
+            Split::Rows => t.and(end(t, self.columns), end(t, self.hidden)),
+            Split::Columns => end(t, self.hidden),
+        };
+        t.when(of_columns(T::is_first), || {
             self.ending.statistics.reset(t, Span::all(self.blocks.b));
             if let Some((to, labels)) = self
                 .lazy
@@ -342,7 +359,6 @@ impl Kernel for Forward {
         if let Some(stored) = self.stored.as_ref().filter(|stored| stored.per_block == 1) {
             t.when(t.is_last(self.hidden), || self.store(t, stored, t.index(0)));
         }
-        let last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
-        t.when(last, || self.finish(t));
+        t.when(of_columns(T::is_last), || self.finish(t));
     }
 }

@@ -1,7 +1,7 @@
 //! The part all kernels on a head share that compute a block of logits.
 
-use super::Head;
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Lazy, Split};
+use super::{Head, Schedule};
 use crate::DType;
 use crate::expr::Expr;
 use crate::ops::{Accumulate, Contract, TileOps, Unroll};
@@ -28,6 +28,41 @@ pub(super) struct Position {
     pub(super) rows: BlockIndex,
     pub(super) columns: BlockIndex,
     pub(super) hidden: AxisId,
+}
+
+/// How a kernel that computes logits is cut up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) blocks: Blocks,
+    pub(super) sub_tiles: RowSubTiles,
+    /// Of the forward pass.
+    pub(super) lazy: Option<Lazy>,
+    pub(super) split: Split,
+}
+
+impl Plan {
+    /// Of the forward pass of a schedule.
+    pub(super) fn forward(schedule: &Schedule) -> Self {
+        Self {
+            blocks: schedule.forward,
+            lazy: schedule.lazy,
+            split: schedule.split,
+            ..Self::backward(schedule)
+        }
+    }
+
+    /// Of its backward pass.
+    pub(super) fn backward(schedule: &Schedule) -> Self {
+        Self {
+            blocks: schedule.backward,
+            sub_tiles: RowSubTiles {
+                rows: schedule.rows_per_sub_tile,
+                shared: schedule.shared_sub_tiles,
+            },
+            lazy: None,
+            split: Split::of_delta(schedule.dx),
+        }
+    }
 }
 
 /// How the rows of a block of logits are cut.

@@ -28,6 +28,7 @@ mod delta;
 mod exponentials;
 mod forward;
 mod logits;
+mod merge;
 mod per_row;
 mod products;
 mod program;
@@ -41,16 +42,17 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-pub use blocks::{Blocks, Cache, Lazy, Schedule, candidates};
+pub use blocks::{Blocks, Cache, DxBlocks, Lazy, Schedule, Split, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};
 pub(crate) use forward::Ending;
 pub use forward::Forward;
+pub use merge::Merge;
 pub(crate) use per_row::PerRow;
 pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
-pub(crate) use program::{Backward, HeadInputs, Names, launch, names};
+pub(crate) use program::{Backward, ForwardPass, HeadInputs, Names, launch, names};
 pub use row_chunk::{StoredBiasGradient, StoredHiddenGradient, StoredWeightGradient};
 pub(crate) use stored::StoredPasses;
 pub use stored::{InDw, Kept, Stored};
@@ -148,6 +150,14 @@ pub enum HeadError {
         hidden: usize,
         /// Type of `dw`.
         dtype: DType,
+    },
+    /// Blocks of `dx` that do not fit into others.
+    #[error("blocks of dx have {rows} rows, which must divide the {of} of other blocks")]
+    DxRows {
+        /// Rows of a block of `dx`.
+        rows: usize,
+        /// Those of other blocks.
+        of: usize,
     },
     /// An option is out of its range.
     #[error("{name} is {value}; it must be {range}")]

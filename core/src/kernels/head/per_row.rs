@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Head;
+use super::blocks::Blocks;
 use crate::DType;
 use crate::expr::{Expr, Leaf};
 use crate::kernels::softmax::{Statistics, Wanted};
@@ -16,6 +17,32 @@ pub(crate) struct PerRow<'s> {
     head: Head,
     b: usize,
     rows: BlockIndex,
+    /// Given if outputs are of a column block.
+    of_columns: Option<(ByColumnBlock, BlockIndex)>,
+}
+
+/// Vectors that have an element for each row of each column block, those of a row block together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ByColumnBlock {
+    pub(super) dims: [usize; 1],
+    b: usize,
+    column_blocks: usize,
+}
+
+impl ByColumnBlock {
+    pub(super) fn new(head: &Head, blocks: Blocks) -> Self {
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        Self {
+            dims: [blocks.whole(head)[0] * column_blocks],
+            b: blocks.b,
+            column_blocks,
+        }
+    }
+
+    pub(super) fn window(self, rows: BlockIndex, columns: BlockIndex) -> Blocked {
+        let index = rows * self.column_blocks as i64 + columns;
+        Blocked::new(DType::F32, self.dims, [self.b], [index])
+    }
 }
 
 /// Vectors, each with its value from others; computed in this order.
@@ -29,7 +56,14 @@ impl<'s> PerRow<'s> {
             head,
             b,
             rows,
+            of_columns: None,
         }
+    }
+
+    /// The same, but outputs have an element for each row of each column block.
+    pub(super) fn by_column_block(mut self, blocks: Blocks, columns: BlockIndex) -> Self {
+        self.of_columns = Some((ByColumnBlock::new(&self.head, blocks), columns));
+        self
     }
 
     fn window(&self, dtype: DType) -> Blocked {
@@ -59,7 +93,10 @@ impl<'s> PerRow<'s> {
 
     /// An f32 output.
     pub(crate) fn output(&mut self, name: &'static str) -> RowsRef {
-        let window = self.window(DType::F32);
+        let window = match &self.of_columns {
+            None => self.window(DType::F32),
+            Some((vectors, columns)) => vectors.window(self.rows.clone(), columns.clone()),
+        };
         self.spec.output_rows(name, window)
     }
 

@@ -1,6 +1,6 @@
 //! The two products over a chunk of columns of delta, and the bias gradient.
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::{Blocks, Chunks, DxBlocks};
 use super::chunk::{ChunkArray, SummedOutput, updated_array};
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
@@ -35,9 +35,11 @@ impl HiddenGradient {
     pub(super) fn new(
         name: &'static str,
         head: &Head,
-        blocks: Blocks,
+        (blocks, dx): (Blocks, Option<DxBlocks>),
         chunks: Chunks,
     ) -> Result<Self, HeadError> {
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let blocks = dx.map_or(blocks, |DxBlocks { b, h }| Blocks { b, h, ..blocks });
         let mut spec = SpecBuilder::new(name);
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
@@ -45,8 +47,7 @@ impl HiddenGradient {
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 2);
-        let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
-        let delta = spec.input_tile("delta", delta);
+        let delta = spec.input_tile("delta", delta.in_rows(blocks.b).window(rows, columns));
         let column_block = BlockIndex::from(columns) + chunk.at(0);
         let w = w_window(&mut spec, head, blocks, hidden.into(), column_block);
         let accumulator = Blocked::new(

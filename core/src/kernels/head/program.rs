@@ -3,12 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Chunks, Cores, Schedule};
+use super::blocks::{Chunks, Cores, Schedule, Split};
+use super::forward::Store;
+use super::logits::Plan;
+use super::per_row::ByColumnBlock;
 use super::streaming::Streaming;
 use super::{
-    BiasGradient, Coefficients, Combined, DeltaChunk, Forward, Head, HeadError, HiddenGradient,
-    PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Strategy,
-    WeightGradient,
+    BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
+    HiddenGradient, Merge, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
+    StoredWeightGradient, Strategy, WeightGradient,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -20,6 +23,8 @@ use crate::spec::{Affine, KernelSpec};
 pub enum HeadKernel {
     /// Statistics of each row, and what is made of them.
     Forward(Box<Forward>),
+    /// What is made of the statistics of column blocks.
+    Merge(Box<Merge>),
     /// The one-kernel backward pass.
     Combined(Box<Combined>),
     /// Streaming: delta of a chunk.
@@ -44,6 +49,7 @@ impl Kernel for HeadKernel {
     fn spec(&self) -> &KernelSpec {
         match self {
             Self::Forward(k) => k.spec(),
+            Self::Merge(k) => k.spec(),
             Self::Combined(k) => k.spec(),
             Self::Delta(k) => k.spec(),
             Self::HiddenGradient(k) => k.spec(),
@@ -59,6 +65,7 @@ impl Kernel for HeadKernel {
     fn body<T: TileOps>(&self, t: &T) {
         match self {
             Self::Forward(k) => k.body(t),
+            Self::Merge(k) => k.body(t),
             Self::Combined(k) => k.body(t),
             Self::Delta(k) => k.body(t),
             Self::HiddenGradient(k) => k.body(t),
@@ -76,6 +83,7 @@ impl Kernel for HeadKernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     pub(crate) forward: &'static str,
+    pub(crate) merge: &'static str,
     pub(crate) combined: &'static str,
     pub(crate) delta: &'static str,
     pub(crate) dx: &'static str,
@@ -88,6 +96,7 @@ macro_rules! names {
     ($op:literal) => {
         $crate::kernels::head::Names {
             forward: concat!($op, "_forward"),
+            merge: concat!($op, "_merge"),
             combined: concat!($op, "_combined"),
             delta: concat!($op, "_delta"),
             dx: concat!($op, "_dx"),
@@ -133,6 +142,89 @@ impl HeadInputs {
         [Some(self.x), Some(self.w), self.bias]
             .into_iter()
             .flatten()
+    }
+}
+
+/// A forward pass: from the inputs to what the ending writes.
+pub(crate) struct ForwardPass<'a, E> {
+    pub(crate) names: Names,
+    pub(crate) head: &'a Head,
+    pub(crate) inputs: HeadInputs,
+    /// The first vector of an ending that has labels.
+    pub(crate) labels: Option<ArrayId>,
+    /// The others, in the order in which they are declared.
+    pub(crate) vectors: Vec<ArrayId>,
+    /// Declares the ending.
+    pub(crate) ending: E,
+}
+
+/// What a forward pass leaves for the backward pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) store: Store,
+    /// Of the logits, or their exponentials.
+    pub(super) to: ArrayId,
+    /// Given for exponentials: what they are relative to, and the logits of the labels.
+    pub(super) of_exponentials: Option<[ArrayId; 2]>,
+}
+
+impl<E: FnOnce(&mut PerRow<'_>) -> Ending> ForwardPass<'_, E> {
+    /// Adds the pass by its part of a schedule.
+    pub(crate) fn add(
+        self,
+        program: &mut Program<HeadKernel>,
+        schedule: &Schedule,
+    ) -> Result<(), HeadError> {
+        self.add_storing(program, Plan::forward(schedule), None)
+    }
+
+    /// Adds a pass that leaves logits. Those of a chunk of rows are another pass for each.
+    pub(super) fn add_storing(
+        self,
+        program: &mut Program<HeadKernel>,
+        plan: Plan,
+        left: Option<Left>,
+    ) -> Result<(), HeadError> {
+        let (names, head) = (self.names, self.head);
+        let of_exponentials = left.and_then(|left| left.of_exponentials);
+        let ending = |rows: &mut PerRow<'_>| match of_exponentials {
+            Some(_) => Ending::with_label_logit(rows, self.ending),
+            None => (self.ending)(rows),
+        };
+        let [references, label_logit] = match of_exponentials {
+            Some(arrays) => arrays.map(Some),
+            None => [None; 2],
+        };
+        let (store, to) = (left.map(|left| left.store), left.map(|left| left.to));
+        let logits = self.inputs.operands().chain(to).chain(references);
+        let vectors = label_logit
+            .into_iter()
+            .chain(self.labels)
+            .chain(self.vectors);
+        let forward = |kernel| HeadKernel::Forward(Box::new(kernel));
+        if plan.split == Split::Rows {
+            let kernel = Forward::new(names.forward, head, plan, store, ending)?;
+            return Ok(program.push(launch(forward(kernel), logits.chain(vectors), []))?);
+        }
+        let merge = Merge::new(names.merge, head, plan.blocks, ending)?;
+        let (wanted, scale) = (merge.statistics.wanted(), merge.statistics.scale);
+        let parts = |rows: &mut PerRow<'_>| Ending::plain(rows, wanted, scale);
+        let kernel = Forward::new(names.forward, head, plan, store, parts)?;
+        let dims = ByColumnBlock::new(head, plan.blocks).dims;
+        let parts: Vec<_> = [
+            Some("block_lse"),
+            wanted.label_logit.then_some("block_label_logit"),
+            wanted.logit_sum.then_some("block_logit_sum"),
+            wanted.entropy.then_some("block_entropy"),
+        ]
+        .into_iter()
+        .flatten()
+        .map(|name| program.array(Role::Temporary, name, DType::F32, dims))
+        .collect();
+        let operands = logits.chain(self.labels).chain(parts.iter().copied());
+        program.push(launch(forward(kernel), operands, []))?;
+        let merge = HeadKernel::Merge(Box::new(merge));
+        Ok(program.push(launch(merge, vectors.chain(parts), []))?)
     }
 }
 
@@ -232,13 +324,13 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let pass = Streaming::declare(program, names, head, blocks, inputs, *gradients, chunks);
+        let cut = (blocks, schedule.dx);
+        let pass = Streaming::declare(program, names, head, cut, inputs, *gradients, chunks);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(
             names.delta,
             head,
-            blocks,
-            schedule.sub_tiles(),
+            Plan::backward(schedule),
             chunks,
             self.coefficients,
         )?;

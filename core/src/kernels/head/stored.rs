@@ -35,18 +35,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Cache, Chunks, check_sizes};
+use super::blocks::{Blocks, Cache, Chunks, DxBlocks, Split, check_sizes};
 use super::chunk::ChunkArray;
 use super::delta::Cut;
-use super::exponentials::References;
 use super::forward::Store;
-use super::logits::RowSubTiles;
-use super::program::Gradients;
+use super::logits::{Plan, RowSubTiles};
+use super::per_row::ByColumnBlock;
+use super::program::{ForwardPass, Gradients, Left};
 use super::streaming::Streaming;
 use super::{
-    Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadInputs, HeadKernel, Names,
-    PerRow, Schedule, StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient,
-    launch,
+    Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadKernel, PerRow, Schedule,
+    StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, launch,
 };
 use crate::DType;
 use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
@@ -73,6 +72,8 @@ pub enum Kept {
     InDw {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
+        /// Given if threads share columns, of both passes.
+        dx: Option<DxBlocks>,
     },
     /// In an array of their own, those of a chunk of tokens.
     Rows {
@@ -145,7 +146,9 @@ impl Stored {
         if Self::fits_in_dw(head, streaming.backward) {
             // What is no whole chunk is computed again, which asks for small ones.
             let chunk_columns = (streaming.chunk_columns / 2).max(streaming.backward.v);
-            return Some(Self::like(&streaming, Kept::InDw { chunk_columns }));
+            let dx = streaming.dx;
+            let kept = Kept::InDw { chunk_columns, dx };
+            return Some(Self::like(&streaming, kept));
         }
         if head.dtype != DType::F32 {
             return None;
@@ -182,17 +185,23 @@ impl Stored {
         })
     }
 
-    fn sub_tiles(&self) -> RowSubTiles {
-        RowSubTiles {
-            rows: self.rows_per_sub_tile,
-            shared: self.shared_sub_tiles,
+    /// Of the kernels that compute logits.
+    fn plan(&self, split: Split) -> Plan {
+        Plan {
+            blocks: self.blocks,
+            sub_tiles: RowSubTiles {
+                rows: self.rows_per_sub_tile,
+                shared: self.shared_sub_tiles,
+            },
+            lazy: None,
+            split,
         }
     }
 
     fn check(&self, head: &Head) -> Result<(), HeadError> {
-        let chunk = match self.kept {
-            Kept::InDw { chunk_columns } => ("chunk columns", chunk_columns),
-            Kept::Rows { chunk_rows } => ("chunk rows", chunk_rows),
+        let (chunk, dx) = match self.kept {
+            Kept::InDw { chunk_columns, dx } => (("chunk columns", chunk_columns), dx),
+            Kept::Rows { chunk_rows } => (("chunk rows", chunk_rows), None),
         };
         check_sizes([
             ("block b", self.blocks.b),
@@ -201,6 +210,7 @@ impl Stored {
             chunk,
             ("rows per sub-tile", self.rows_per_sub_tile),
         ])?;
+        dx.map_or(Ok(()), |dx| dx.check(self.blocks))?;
         if matches!(self.kept, Kept::InDw { .. }) && !Self::fits_in_dw(head, self.blocks) {
             return Err(HeadError::NoPlaceInDw {
                 rows: self.blocks.whole(head)[0],
@@ -220,14 +230,8 @@ const fn least_rows(cache: &Cache) -> usize {
 
 /// Both passes: from what becomes of the statistics to the gradients.
 pub(crate) struct StoredPasses<'a, E, C> {
-    pub(crate) names: Names,
-    pub(crate) head: &'a Head,
     pub(crate) stored: &'a Stored,
-    pub(crate) inputs: HeadInputs,
-    /// The vectors of the ending, in the order in which they are declared.
-    pub(crate) forward_vectors: Vec<ArrayId>,
-    /// Declares the ending.
-    pub(crate) ending: E,
+    pub(crate) forward: ForwardPass<'a, E>,
     /// The vectors of the coefficients, in the order in which they are declared.
     pub(crate) backward_vectors: Vec<ArrayId>,
     /// Declares the coefficients.
@@ -241,9 +245,9 @@ where
 {
     /// Adds the passes, to outputs `dx`, `dw`, (`dbias`) and what the ending writes.
     pub(crate) fn add(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
-        self.stored.check(self.head)?;
+        self.stored.check(self.forward.head)?;
         match self.stored.kept {
-            Kept::InDw { chunk_columns } => self.in_dw(program, chunk_columns),
+            Kept::InDw { chunk_columns, dx } => self.in_dw(program, chunk_columns, dx),
             Kept::Rows { chunk_rows } => self.by_rows(program, chunk_rows),
         }
     }
@@ -252,52 +256,64 @@ where
         self,
         program: &mut Program<HeadKernel>,
         chunk_columns: usize,
+        dx: Option<DxBlocks>,
     ) -> Result<(), HeadError> {
-        let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
-        let sub_tiles = self.stored.sub_tiles();
+        let ForwardPass {
+            names,
+            head,
+            inputs,
+            ..
+        } = self.forward;
+        let blocks = self.stored.blocks;
         let chunks = Chunks::of_columns(head, blocks, chunk_columns);
         let [stored, others] = chunks.split_overhang();
         let gradients = Gradients::declare(program, head);
+        let plan = self.stored.plan(Split::of_delta(dx));
         let column_blocks = stored.count * stored.blocks;
         let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
-        let store = in_dw.map(|what| Store::InDw(what, column_blocks));
-        let forward = Forward::storing(names.forward, head, blocks, sub_tiles, store, self.ending)?;
-        let dw = in_dw.map(|_| gradients.dw);
-        let mut vector = |name, dims| program.array(Role::Temporary, name, DType::F32, dims);
-        let of_exponentials = match in_dw {
-            Some(InDw::Exponentials) => alloc::vec![
-                vector("references", References::new(head, blocks).dims),
-                vector("label_logit", [head.tokens]),
-            ],
-            _ => Vec::new(),
-        };
-        let operands = self.inputs.operands().chain(dw);
-        let operands = operands.chain(of_exponentials.iter().copied());
-        program.push(launch(
-            HeadKernel::Forward(Box::new(forward)),
-            operands.chain(self.forward_vectors),
-            [],
-        ))?;
-        let inputs = self.inputs;
-        let pass = Streaming::declare(program, names, head, blocks, inputs, gradients, chunks);
+        let of_exponentials = (in_dw == Some(InDw::Exponentials)).then(|| {
+            let mut vector = |name, len| program.array(Role::Temporary, name, DType::F32, [len]);
+            let [references] = ByColumnBlock::new(head, blocks).dims;
+            [
+                vector("references", references),
+                vector("label_logit", head.tokens),
+            ]
+        });
+        let left = in_dw.map(|what| Left {
+            store: Store::InDw(what, column_blocks),
+            to: gradients.dw,
+            of_exponentials,
+        });
+        self.forward.add_storing(program, plan, left)?;
+        let pass = Streaming::declare(
+            program,
+            names,
+            head,
+            (blocks, dx),
+            inputs,
+            gradients,
+            chunks,
+        );
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
         if let Some(in_dw) = in_dw {
             let delta = StoredDelta::new(
                 names.delta,
                 head,
                 blocks,
-                Cut::Columns(in_dw),
+                Cut::Columns(in_dw, plan.split),
                 stored,
                 coefficients,
             )?;
             let delta = HeadKernel::StoredDelta(Box::new(delta));
-            let operands = vectors.iter().copied().chain(of_exponentials);
+            let operands = vectors
+                .iter()
+                .copied()
+                .chain(of_exponentials.into_iter().flatten());
             let operands = operands.chain([gradients.dw]).collect();
             pass.add(program, stored, delta, operands)?;
         }
         if others.count > 0 {
-            let delta =
-                DeltaChunk::new(names.delta, head, blocks, sub_tiles, others, coefficients)?;
+            let delta = DeltaChunk::new(names.delta, head, plan, others, coefficients)?;
             let delta = HeadKernel::Delta(Box::new(delta));
             let operands = inputs.operands().chain(vectors).collect();
             pass.add(program, others, delta, operands)?;
@@ -310,7 +326,13 @@ where
         program: &mut Program<HeadKernel>,
         chunk_rows: usize,
     ) -> Result<(), HeadError> {
-        let (names, head, blocks) = (self.names, self.head, self.stored.blocks);
+        let ForwardPass {
+            names,
+            head,
+            inputs,
+            ..
+        } = self.forward;
+        let blocks = self.stored.blocks;
         let chunks = Chunks::of_rows(head, blocks, chunk_rows);
         let gradients = Gradients::declare(program, head);
         let stored = ChunkArray::of_rows(head, blocks, chunks);
@@ -324,14 +346,9 @@ where
             }
         };
         let (first, covered) = (chunks.first(), chunks.covered());
-        let forward = Forward::storing(
-            names.forward,
-            head,
-            blocks,
-            self.stored.sub_tiles(),
-            Some(Store::Rows(chunks)),
-            self.ending,
-        )?;
+        let plan = self.stored.plan(Split::Rows);
+        let (store, ending) = (Store::Rows(chunks), self.forward.ending);
+        let forward = Forward::new(names.forward, head, plan, Some(store), ending)?;
         let delta = StoredDelta::new(
             names.delta,
             head,
@@ -342,11 +359,14 @@ where
         )?;
         let make_dx = StoredHiddenGradient::new(names.dx, head, blocks, chunks)?;
         let make_dw = StoredWeightGradient::new(names.dw, head, blocks, chunks)?;
-        let of_forward = self.inputs.operands().chain([stored]);
+        let of_forward = inputs.operands().chain([stored]);
+        let of_forward = of_forward
+            .chain(self.forward.labels)
+            .chain(self.forward.vectors);
         let mut body = alloc::vec![
             launch(
                 HeadKernel::Forward(Box::new(forward)),
-                of_forward.chain(self.forward_vectors),
+                of_forward,
                 [first.clone()],
             ),
             launch(
@@ -356,12 +376,12 @@ where
             ),
             launch(
                 HeadKernel::StoredHiddenGradient(make_dx),
-                [stored, self.inputs.w, gradients.dx],
+                [stored, inputs.w, gradients.dx],
                 [first.clone()],
             ),
             launch(
                 HeadKernel::StoredWeightGradient(make_dw),
-                [self.inputs.x, stored, dw, dw],
+                [inputs.x, stored, dw, dw],
                 [first, covered.clone()],
             ),
         ];
@@ -504,7 +524,10 @@ mod tests {
             message(Kept::Rows { chunk_rows: 0 }, DType::F32),
             "chunk rows is 0; block sizes, cores and chunks must be at least 1"
         );
-        let in_dw = Kept::InDw { chunk_columns: 16 };
+        let in_dw = Kept::InDw {
+            chunk_columns: 16,
+            dx: None,
+        };
         assert_eq!(
             message(in_dw, DType::F32),
             "dw of 12 rows in f32 has no place for the f32 logits of 16 tokens: store those of a chunk of tokens beside it"

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::{Blocks, Chunks, DxBlocks};
 use super::chunk::ChunkArray;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
 use super::{BiasGradient, Head, HeadError, HiddenGradient, WeightGradient};
@@ -14,6 +14,7 @@ pub(super) struct Streaming<'a> {
     names: Names,
     head: &'a Head,
     blocks: Blocks,
+    dx_blocks: Option<DxBlocks>,
     inputs: HeadInputs,
     gradients: Gradients,
     delta: ArrayId,
@@ -27,7 +28,7 @@ impl<'a> Streaming<'a> {
         program: &mut Program<HeadKernel>,
         names: Names,
         head: &'a Head,
-        blocks: Blocks,
+        (blocks, dx_blocks): (Blocks, Option<DxBlocks>),
         inputs: HeadInputs,
         gradients: Gradients,
         chunks: Chunks,
@@ -45,6 +46,7 @@ impl<'a> Streaming<'a> {
             names,
             head,
             blocks,
+            dx_blocks,
             inputs,
             gradients,
             delta,
@@ -63,7 +65,7 @@ impl<'a> Streaming<'a> {
         let (names, head, blocks) = (self.names, self.head, self.blocks);
         let (first, covered) = (chunks.first(), chunks.covered());
         let (delta, dx) = (self.delta, self.dx);
-        let make_dx = HiddenGradient::new(names.dx, head, blocks, chunks)?;
+        let make_dx = HiddenGradient::new(names.dx, head, (blocks, self.dx_blocks), chunks)?;
         let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
         let mut body = alloc::vec![
             launch(

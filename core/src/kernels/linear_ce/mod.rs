@@ -35,7 +35,8 @@ mod program;
 pub mod reference;
 
 pub use super::head::{
-    Blocks, Cache, HeadError, HeadKernel, InDw, Kept, Lazy, Schedule, Stored, Strategy, candidates,
+    Blocks, Cache, DxBlocks, HeadError, HeadKernel, InDw, Kept, Lazy, Schedule, Split, Stored,
+    Strategy, candidates,
 };
 use super::head::{Head, HeadOptions};
 use crate::DType;

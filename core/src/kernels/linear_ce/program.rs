@@ -1,14 +1,13 @@
 //! The op as launches: its kernels, and what surrounds them.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{LinearCe, Reduction};
 use crate::DType;
 use crate::expr::{Expr, Int};
 use crate::kernels::head::{
-    Backward, Coefficients, Ending, Forward, HeadError, HeadInputs, HeadKernel, Names, PerRow,
-    Schedule, Stored, StoredPasses, launch, names,
+    Backward, Coefficients, Ending, ForwardPass, HeadError, HeadInputs, HeadKernel, Names, PerRow,
+    Schedule, Stored, StoredPasses, names,
 };
 use crate::kernels::softmax::Wanted;
 use crate::program::{ArrayId, Program, Role, Step};
@@ -103,12 +102,8 @@ pub(super) fn stored(problem: &LinearCe, stored: &Stored) -> Result<Ce, HeadErro
     let inputs = Inputs::declare(&mut program, problem)?;
     let outputs = Outputs::declare(&mut program, problem);
     StoredPasses {
-        names: NAMES,
-        head: &problem.head,
         stored,
-        inputs: inputs.head,
-        forward_vectors: outputs.vectors(&inputs),
-        ending: |rows: &mut PerRow<'_>| ending(problem, rows),
+        forward: outputs.pass(problem, &inputs),
         backward_vectors: backward_vectors(&mut program, problem, &inputs, outputs.lse)?,
         coefficients: |rows: &mut PerRow<'_>| coefficients(problem, rows),
     }
@@ -136,15 +131,21 @@ impl Outputs {
         }
     }
 
-    /// The operands of [`ending`].
-    fn vectors(&self, inputs: &Inputs) -> Vec<ArrayId> {
-        let vectors = [
-            Some(inputs.labels),
-            inputs.weight,
-            Some(self.token_loss),
-            Some(self.lse),
-        ];
-        vectors.into_iter().flatten().collect()
+    /// The pass that makes them.
+    fn pass<'a>(
+        &self,
+        problem: &'a LinearCe,
+        inputs: &Inputs,
+    ) -> ForwardPass<'a, impl FnOnce(&mut PerRow<'_>) -> Ending + use<'a>> {
+        let outputs = [self.token_loss, self.lse];
+        ForwardPass {
+            names: NAMES,
+            head: &problem.head,
+            inputs: inputs.head,
+            labels: Some(inputs.labels),
+            vectors: inputs.weight.into_iter().chain(outputs).collect(),
+            ending: |rows: &mut PerRow<'_>| ending(problem, rows),
+        }
     }
 
     /// Adds the reduction of the losses, if there is one.
@@ -166,11 +167,7 @@ fn add_forward(
     inputs: &Inputs,
 ) -> Result<ArrayId, HeadError> {
     let outputs = Outputs::declare(program, problem);
-    let kernel = Forward::new(NAMES.forward, &problem.head, schedule, |rows| {
-        ending(problem, rows)
-    })?;
-    let operands = inputs.head.operands().chain(outputs.vectors(inputs));
-    program.push(launch(HeadKernel::Forward(Box::new(kernel)), operands, []))?;
+    outputs.pass(problem, inputs).add(program, schedule)?;
     outputs.reduce(program, problem)?;
     Ok(outputs.lse)
 }

@@ -1,12 +1,10 @@
 //! A head as the source of logits.
 
-use alloc::boxed::Box;
-
 use super::LinearOp;
 use crate::expr::Expr;
 use crate::kernels::head::{
-    Backward, Coefficients, Ending, Forward, Head, HeadInputs, HeadKernel, Names, PerRow, Schedule,
-    launch,
+    Backward, Coefficients, Ending, ForwardPass, Head, HeadInputs, HeadKernel, Names, PerRow,
+    Schedule,
 };
 use crate::kernels::softmax::{Found, LogitsError, SoftmaxProgram, Source, Terms, Vectors, Wanted};
 use crate::program::{ArrayId, Program};
@@ -59,12 +57,15 @@ impl Source for Computed {
             schedule,
         } = p.source;
         let scale = p.problem.scale();
-        let kernel = Forward::new(names.forward, &head, &schedule, |rows| {
-            ending(rows, wanted, scale)
-        })?;
-        let operands = inputs.operands().chain(labels).chain(found.operands());
-        let step = launch(HeadKernel::Forward(Box::new(kernel)), operands, []);
-        Ok(p.program.push(step)?)
+        let pass = ForwardPass {
+            names,
+            head: &head,
+            inputs,
+            labels,
+            vectors: found.operands().collect(),
+            ending: |rows: &mut PerRow<'_>| Ending::plain(rows, wanted, scale),
+        };
+        Ok(pass.add(&mut p.program, &schedule)?)
     }
 
     fn gradient(p: &mut SoftmaxProgram<Self>, vectors: &Vectors) -> Result<(), LogitsError> {
@@ -84,31 +85,6 @@ impl Source for Computed {
             coefficients: |rows: &mut PerRow<'_>| coefficients(rows, terms, scale),
         };
         Ok(backward.add(&mut p.program)?)
-    }
-}
-
-/// Operands (`labels`), `lse`, (`label_logit`), (`logit_sum`), (`entropy`), as wanted.
-fn ending(rows: &mut PerRow<'_>, wanted: Wanted, scale: f32) -> Ending {
-    let labels = wanted.label_logit.then(|| rows.labels());
-    let lse = rows.output("lse");
-    let mut output = |name, wanted: bool| wanted.then(|| rows.output(name));
-    let label_logit = output("label_logit", wanted.label_logit);
-    let logit_sum = output("logit_sum", wanted.logit_sum);
-    let entropy = output("entropy", wanted.entropy);
-    let statistics = rows.statistics(wanted, scale);
-    let results = [
-        (label_logit, statistics.label_logit),
-        (logit_sum, statistics.logit_sum),
-    ];
-    let results = results.into_iter();
-    Ending {
-        labels,
-        lse,
-        entropy,
-        results: results
-            .filter_map(|(out, kept)| Some((out?, Expr::leaf(kept?))))
-            .collect(),
-        statistics,
     }
 }
 

@@ -71,6 +71,15 @@ impl Statistics {
         }
     }
 
+    /// Which are kept.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            label_logit: self.label_logit.is_some(),
+            logit_sum: self.logit_sum.is_some(),
+            entropy: self.entropy,
+        }
+    }
+
     /// Where the logsumexp is kept while tiles are [added lazily](Self::fold_lazily). `None` where it cannot be: an entropy is exact
     /// only relative to the maximum itself.
     pub(crate) fn declare_before(&self, spec: &mut SpecBuilder) -> Option<StatsRef> {
