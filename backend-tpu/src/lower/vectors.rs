@@ -75,8 +75,7 @@ impl<'r> Recording<'r> {
             Slot::RowWindow { memref } => {
                 let chunks = self.chunks(rows.span.len).map(|(first, len)| {
                     let at = [self.index_constant(0), (start + first as i64).index()];
-                    let row = self.load(memref, at, &[1, len]);
-                    self.transpose(self.broadcast(row, &[LANES, len]))
+                    self.in_lanes(self.load(memref, at, &[1, len]))
                 });
                 self.concatenate(&chunks.collect::<Vec<_>>(), 0)
             }
@@ -95,6 +94,19 @@ impl<'r> Recording<'r> {
             Slot::RowScratch { .. } => self.lanes_to_row(self.lanes(rows)),
             other => unreachable!("per-row values of {other:?}"),
         }
+    }
+
+    /// Lane form of one of the [chunks](Self::chunks) of a row.
+    fn in_lanes(&self, chunk: Value) -> Value {
+        let len = self.shape(chunk)[1];
+        self.transpose(self.broadcast(chunk, &[LANES, len]))
+    }
+
+    fn row_to_lanes(&self, row: Value) -> Value {
+        let parts = self
+            .chunks(self.shape(row)[1])
+            .map(|(first, len)| self.in_lanes(self.slice(row, [0, first], [1, len])));
+        self.concatenate(&parts.collect::<Vec<_>>(), 0)
     }
 
     fn lanes_to_row(&self, lanes: Value) -> Value {
@@ -121,7 +133,8 @@ impl<'r> Recording<'r> {
         }
     }
 
-    /// `out[r] = value(r)`, computed in the layout of `out`.
+    /// `out[r] = value(r)`, computed in the layout of `out`, or as a row where all that it reads are rows: that is at least
+    /// 128 values to a register and one vector to bring to the lanes, instead of 8 values and a vector for each leaf.
     pub(super) fn store_row_wise(&'r self, out: &Rows<Scalar<'r>>, value: &Expr<Leaf<Scalar<'r>>>) {
         let len = out.span.len;
         match self.slot(out.buffer) {
@@ -130,8 +143,23 @@ impl<'r> Recording<'r> {
                 let at = [self.index_constant(0), self.start(&out.span).index()];
                 self.store(memref, at, value);
             }
+            _ if self.reads_rows_only(value) => {
+                let row = self.evaluate(value, Form::Row(len));
+                self.store_lanes(out, self.row_to_lanes(row));
+            }
             _ => self.store_lanes(out, self.evaluate(value, Form::Lanes(len))),
         }
+    }
+
+    /// Whether this computes something of per-row windows and of nothing else.
+    fn reads_rows_only(&self, value: &Expr<Leaf<Scalar<'r>>>) -> bool {
+        let (mut leaves, mut all) = (0, true);
+        value.for_each_leaf(&mut |leaf| {
+            leaves += 1;
+            all &= matches!(leaf, Leaf::Rows(rows) if matches!(self.slot(rows.buffer), Slot::RowWindow { .. }));
+        });
+        // A leaf alone goes to the lanes as it is.
+        leaves > 0 && all && !matches!(value.node(), Node::Leaf(_))
     }
 
     /// Pieces of 128 rows, the unit of a transpose.
