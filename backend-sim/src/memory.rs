@@ -5,7 +5,7 @@
 //! | window of an operand | its block, [padded](tilecast_core::budget::padding), twice if its index map depends on an axis of several steps |
 //! | scratch | padded, once; nothing if what is stored is only read where the value is still at hand |
 //! | memory allocated in the body | as much as is alive at once |
-//! | internal scratch | a fixed amount, where the target needs it to rearrange rows |
+//! | internal scratch | a fixed amount, where the target needs it to rearrange rows; a register for each that spreads rows |
 //! | register spills | from outside: only a model of the registers knows |
 //!
 //! The compiler knows no more of how often a block changes than whether its map reads the index: `i // 2`
@@ -22,6 +22,8 @@
 //! have longer tails than a normal variable's: their logarithm is taken to be a logistic one. Where the
 //! estimate cannot turn the verdict, the probability is near 0 or 1; [`is_open`] tells.
 
+mod internal;
+
 use std::f64::consts::PI;
 
 use thiserror::Error;
@@ -29,13 +31,15 @@ use tilecast_core::DType;
 use tilecast_core::budget::padding::{PaddingError, padded_bytes, window_bytes};
 use tilecast_core::budget::{self, TermKind};
 use tilecast_core::spec::KernelSpec;
-use tilecast_core::target::{Generation, Target};
+use tilecast_core::target::Target;
 use tilecast_tpu::mosaic::tpu::{MemorySpace, PipelineMode, memory_space};
 use tilecast_tpu::mosaic::{Block, DYNAMIC, Module, TypeKind, Value};
 
 use crate::grid::Grid;
 use crate::signature::{Operand, Signature, memref};
 use crate::verdict::{Largest, vmem_reason};
+
+pub(crate) use internal::internal_depends_on_body;
 
 /// Standard deviation of the logarithm of the registers that a kernel needs at once over those
 /// predicted.
@@ -163,15 +167,7 @@ impl Allocations {
             Some(entry) => allocations(module, entry, target)?,
             None => Vec::new(),
         };
-        if relayouts(module, signature, target) {
-            others.push(Term {
-                name: "internal scratch".into(),
-                kind: TermKind::Internal,
-                shape: Vec::new(),
-                bytes: target.internal_scratch_bytes.value,
-                buffers: 1,
-            });
-        }
+        others.extend(internal::terms(module, signature, target));
         Ok(Self {
             target,
             windows,
@@ -426,32 +422,6 @@ fn allocations(module: &Module, block: Block, target: &Target) -> Result<Vec<Ter
     }
     own.extend(largest);
     Ok(own)
-}
-
-/// Whether the compiler may need scratch of its own for what a kernel does, which it was seen to on v4 only.
-pub(crate) fn internal_depends_on_body(target: &Target) -> bool {
-    target.generation == Generation::V4
-}
-
-/// Whether the compiler needs scratch of its own: on v4, where a row of several registers is stored
-/// that was not loaded as a row.
-fn relayouts(module: &Module, signature: &Signature, target: &Target) -> bool {
-    if !internal_depends_on_body(target) {
-        return false;
-    }
-    let mut found = false;
-    module.walk(signature.function, &mut |op| {
-        if !matches!(module.op_name(op), "vector.store" | "tpu.vector_store") {
-            return;
-        }
-        let stored = module.operands(op)[0];
-        let row = match module.value_kind(stored).shape() {
-            Some([.., 1, n] | [n]) => *n > target.lanes.value as i64,
-            _ => false,
-        };
-        found |= row;
-    });
-    found
 }
 
 fn padding(name: &str, error: PaddingError) -> MemoryError {

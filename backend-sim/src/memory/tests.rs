@@ -139,3 +139,48 @@ fn the_verdict_is_open_only_near_the_limit_and_only_for_spills() {
     assert_eq!(exact.fit_probability(), 1.0);
     assert!(!is_open(0.0) && !is_open(1.0));
 }
+
+#[test]
+fn rows_of_several_registers_are_spread_through_memory_on_v4() {
+    let kernel = |row: usize| {
+        let text = format!(
+            "module @m {{
+func.func @kernel(%i: i32, %x: memref<1x{row}xf32, #tpu.memory_space<vmem>>, \
+%y: memref<16x128xf32, #tpu.memory_space<vmem>>) attributes \
+{{dimension_semantics = [#tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 1>, \
+scalar_prefetch = 0 : i64, scratch_operands = 0 : i64, \
+window_params = [{{transform_indices = @a, window_bounds = array<i64: 1, {row}>}}, \
+{{transform_indices = @a, window_bounds = array<i64: 16, 128>}}]}} {{
+%c0 = arith.constant 0 : index
+%0 = vector.load %x[%c0, %c0] : memref<1x{row}xf32, #tpu.memory_space<vmem>>, vector<1x{row}xf32>
+%1 = vector.extract_strided_slice %0 offsets = [0, 0], sizes = [1, 128], strides = [1, 1] : vector<1x{row}xf32> to \
+vector<1x128xf32>
+%2 = vector.broadcast %1 : vector<1x128xf32> to vector<16x128xf32>
+tpu.vector_store %y[%c0, %c0], %2 {{strides = array<i32>}} : memref<16x128xf32, #tpu.memory_space<vmem>>, \
+vector<16x128xf32>,
+return
+}}
+func.func @a(%i: i32) -> (i32, i32) {{
+%z = arith.constant 0 : i32
+return %z, %z : i32, i32
+}}
+}}
+"
+        );
+        Module::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    };
+    let internal = |target: &'static Target, row| -> u64 {
+        let ledger = ledger(&kernel(row), target, None);
+        let internal = |term: &&Term| term.kind == TermKind::Internal;
+        ledger
+            .terms
+            .iter()
+            .filter(internal)
+            .map(|term| term.bytes)
+            .sum()
+    };
+    let v4 = Target::by_name("v4").unwrap();
+    assert_eq!(internal(v4, 256), 4 << 10);
+    assert_eq!(internal(v4, 128), 0);
+    assert_eq!(internal(Target::by_name("v5e").unwrap(), 256), 0);
+}

@@ -7,12 +7,17 @@ use super::*;
 
 /// A kernel of one block over operands in VMEM.
 fn probe(arguments: &[&str], body: &str) -> Module {
+    with_scratch(arguments, 0, body)
+}
+
+/// The same, with the last arguments as scratch.
+fn with_scratch(arguments: &[&str], scratch: usize, body: &str) -> Module {
     let arguments: Vec<String> = (arguments.iter().enumerate())
         .map(|(i, shape)| format!("%arg{i}: memref<{shape}, #tpu.memory_space<vmem>>"))
         .collect();
     let text = format!(
-        "module @probe {{\n  func.func @probe({}) attributes {{tpu.core_type = #tpu.core_type<tc>}} {{\n    \
-         %c0 = arith.constant 0 : index\n{body}\n    return\n  }}\n}}",
+        "module @probe {{\n  func.func @probe({}) attributes {{scratch_operands = {scratch} : i64, \
+         tpu.core_type = #tpu.core_type<tc>}} {{\n    %c0 = arith.constant 0 : index\n{body}\n    return\n  }}\n}}",
         arguments.join(", ")
     );
     Module::parse(&text).unwrap()
@@ -209,6 +214,36 @@ fn values_side_by_side_are_held_once() {
     let of_sums = joined(["%1", "%2"]);
     assert!((32.0..=64.0).contains(&of_sums), "{of_sums}");
     assert!(joined(["%3", "%4"]) <= 1.0);
+}
+
+#[test]
+fn a_scratch_of_which_parts_are_read_where_it_was_stored_is_kept_in_registers() {
+    let (shape, half) = ("256x128xf32", "128x128xf32");
+    let load_half = |name: &str, row: usize| {
+        format!(
+            "    %r{row} = arith.constant {row} : index\n    {name} = vector.load %arg2[%r{row}, %c0] : \
+             memref<{shape}, #tpu.memory_space<vmem>>, vector<{half}>\n"
+        )
+    };
+    let body = |row: usize| {
+        load("%0", 1, shape)
+            + &format!("    %1 = math.exp %0 : vector<{shape}>\n")
+            + &store("%1", 2, shape)
+            + &load_half("%2", row)
+            + &store("%2", 0, half)
+    };
+    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+    let dropped = |row: usize| {
+        let module = with_scratch(&[half, shape, shape], 1, &body(row));
+        let kernel = schedule(&module, &machine).unwrap();
+        (kernel.dropped.len(), kernel.registers())
+    };
+    let (dropped_half, held) = dropped(128);
+    assert_eq!(dropped_half, 1);
+    // Not a part of each register, as of what goes to memory.
+    assert!(held >= 16.0, "{held}");
+    // Half of what is read was not stored.
+    assert_eq!(dropped(192).0, 0);
 }
 
 #[test]

@@ -195,6 +195,22 @@ impl Block<'_> {
         out
     }
 
+    /// A value in registers instead of a memory: all of it is held from now on, however it was made.
+    pub(crate) fn keep(&mut self, value: &Vector) -> Vector {
+        let mut out = value.clone();
+        if value.loads.is_some() || value.block != self.number {
+            return out;
+        }
+        for group in value.groups() {
+            if let Some(entry) = self.entry(value, group.index) {
+                let ready = value.ready[group.index];
+                self.account.used(entry, ready, ready);
+            }
+        }
+        self.hold(&mut out);
+        out
+    }
+
     /// A value that is in memory as well: rather than to keep its registers until they are used, the
     /// compiler loads them again.
     pub(crate) fn reload(&mut self, value: &Vector) -> Vector {

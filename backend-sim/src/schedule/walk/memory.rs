@@ -1,7 +1,7 @@
 //! Loads, stores, views of memories and copies.
 //!
-//! A load of what the same block stored needs no memory: the compiler passes the value on. A scratch
-//! that is read in no other way disappears, stores and all.
+//! A load of what the same block stored, or of a part of it, needs no memory: the compiler passes the value on. A
+//! scratch that is read in no other way disappears, stores and all.
 
 use std::rc::Rc;
 
@@ -132,25 +132,26 @@ impl Walk<'_> {
         let place = self.part(&view, &indices, &shape);
         let mut ready = 0.0_f64;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
-            for part in stored {
-                match relation(part, start, size) {
-                    Relation::Apart => {}
-                    Relation::Same => {
-                        let value = part.value.clone();
-                        let same = value.rows.registers == rows || value.rows.registers == 1;
-                        if same {
-                            let value = match self.forwarded[view.root] {
-                                true => value,
-                                false => Rc::new(self.block.reload(&value)),
-                            };
-                            self.known[result.index()] = Known::Vector(value);
-                            return;
-                        }
-                        ready = ready.max(part.end);
-                    }
-                    Relation::Overlap => ready = ready.max(part.end),
+            let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
+            let last = parts.next();
+            let value = last.and_then(|part| match part.is_same(start, size) {
+                true => (part.fills(rows)).then(|| part.value.clone()),
+                false => (part.registers_of(start, size, bits)).map(|[rows, columns]| {
+                    let mut value = self.block.part(&part.value, rows, columns);
+                    // What is stored at once is made before any of it is read.
+                    value.ready.fill(part.end);
+                    Rc::new(value)
+                }),
+            });
+            if let Some(mut value) = value {
+                if !self.forwarded[view.root] {
+                    value = Rc::new(self.block.reload(&value));
                 }
+                self.known[result.index()] = Known::Vector(value);
+                return;
             }
+            let parts = last.into_iter().chain(parts);
+            ready = parts.map(|part| part.end).fold(0.0, f64::max);
         } else if let Some(stored) = self.stored.get(&view.root) {
             ready = stored.iter().map(|part| part.end).fold(0.0, f64::max);
         }
@@ -195,7 +196,10 @@ impl Walk<'_> {
             return;
         };
         let end = match self.forwarded[view.root] {
-            true => self.block.all_ready(&vector),
+            true => {
+                vector = Rc::new(self.block.keep(&vector));
+                self.block.all_ready(&vector)
+            }
             false => {
                 let [rows, columns] = Self::registers(&shape, bits);
                 // Single rows are stored eight registers of columns at a time.
@@ -213,7 +217,7 @@ impl Walk<'_> {
         let stored = self.stored.entry(view.root).or_default();
         match place {
             Some((start, size)) => {
-                stored.retain(|part| !matches!(relation(part, &start, &size), Relation::Same));
+                stored.retain(|part| !part.is_same(&start, &size));
                 stored.push(Stored {
                     start,
                     size,
@@ -319,21 +323,53 @@ impl Walk<'_> {
     }
 }
 
-enum Relation {
-    Apart,
-    Same,
-    Overlap,
-}
-
-fn relation(part: &Stored, start: &[i64], size: &[i64]) -> Relation {
-    if part.start == start && part.size == size {
-        return Relation::Same;
+impl Stored {
+    fn is_same(&self, start: &[i64], size: &[i64]) -> bool {
+        self.start == start && self.size == size
     }
-    let apart = (part.start.iter().zip(&part.size))
-        .zip(start.iter().zip(size))
-        .any(|((&a, &m), (&b, &n))| a + m <= b || b + n <= a);
-    match apart {
-        true => Relation::Apart,
-        false => Relation::Overlap,
+
+    fn is_apart(&self, start: &[i64], size: &[i64]) -> bool {
+        (self.start.iter().zip(&self.size))
+            .zip(start.iter().zip(size))
+            .any(|((&a, &m), (&b, &n))| a + m <= b || b + n <= a)
+    }
+
+    /// Whether the value has so many rows of registers, or is the same in all.
+    fn fills(&self, rows: usize) -> bool {
+        [1, rows].contains(&self.value.rows.registers)
+    }
+
+    /// The rows and columns of its registers, first and number, that hold a part of it; none if it does not have all of
+    /// the part, or not in whole registers.
+    fn registers_of(&self, start: &[i64], size: &[i64], bits: u32) -> Option<[[usize; 2]; 2]> {
+        let ([lead @ .., row, column], [lead_size @ .., rows, columns]) = (start, size) else {
+            return None;
+        };
+        let ([own @ .., r, c], [own_size @ .., m, n]) = (&self.start[..], &self.size[..]) else {
+            return None;
+        };
+        let inside = |at: i64, len: i64, size: i64| (0..=size - len).contains(&at);
+        let of_rows = i64::from(8 * 32 / bits);
+        let (row, column) = (row.checked_sub(*r)?, column.checked_sub(*c)?);
+        let [all, _] = Walk::registers(&self.size, bits);
+        if (own, own_size) != (lead, lead_size)
+            || own_size.iter().any(|&n| n != 1)
+            || !inside(row, *rows, *m)
+            || !inside(column, *columns, *n)
+            || row % of_rows != 0
+            || column % 128 != 0
+            || !self.fills(all)
+        {
+            return None;
+        }
+        let part = |first: i64, of: i64, registers: usize, all: usize| match all {
+            1 => [0, 1],
+            _ => [(first / of) as usize, registers],
+        };
+        let [rows, columns] = Walk::registers(&[*rows, *columns], bits);
+        Some([
+            part(row, of_rows, rows, self.value.rows.registers),
+            part(column, 128, columns, self.value.columns.registers),
+        ])
     }
 }
