@@ -64,6 +64,8 @@ pub(super) struct Run {
     /// Those of them that compute more than registers from registers: scalars, constants, places in memory, and what they load
     /// and store.
     pub(super) placed: Vec<Op>,
+    /// Those that start copies between memories, which take no slots: a step makes its own, scheduled before or not.
+    pub(super) copies: Vec<Op>,
     /// What does not depend on the grid step.
     pub(super) hash: u64,
     /// Its first half, if the other half is made of the same operations; the first half of that, and so on.
@@ -159,12 +161,14 @@ impl Finder<'_> {
         self.runs.runs.push(Run {
             ops: range.clone(),
             placed: Vec::new(),
+            copies: Vec::new(),
             hash: 0,
             beginnings: Vec::new(),
             closed: false,
         });
         let ops = &ops[range];
         let mut placed = Vec::new();
+        let mut copies = Vec::new();
         let mut beginnings = Vec::new();
         let mut ends = self.beginnings(ops);
         for (i, &op) in ops.iter().enumerate() {
@@ -185,13 +189,17 @@ impl Finder<'_> {
                 });
             }
             closed &= self.uses(op, number);
-            if is_placed(self.module, op) {
-                placed.push(op);
+            match self.module.op_name(op) {
+                "tpu.enqueue_dma" => copies.push(op),
+                "tpu.wait_dma" | "tpu.wait_dma2" => {}
+                _ if is_placed(self.module, op) => placed.push(op),
+                _ => {}
             }
             self.describe(op, locals, &mut others, &mut hash);
         }
         let run = &mut self.runs.runs[number];
         run.placed = placed;
+        run.copies = copies;
         run.hash = hash.finish();
         run.beginnings = beginnings;
         run.closed = closed;
@@ -325,9 +333,9 @@ fn is_placed(module: &Module, op: Op) -> bool {
         || module.operands(op).iter().any(is_memory)
 }
 
-/// Whether an operation has no effect but on registers and the memories that it loads and stores.
+/// Whether an operation has no effect but on registers and the memories that it loads, stores and copies.
 fn is_local(name: &str) -> bool {
-    let others = ["tpu.enqueue", "tpu.wait", "tpu.sem", "memref.alloc"];
+    let others = ["tpu.enqueue_indirect", "tpu.sem", "memref.alloc"];
     !others.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -48,6 +48,9 @@ impl Walk<'_> {
         reads
             .into_iter()
             .for_each(|place| self.read[roots[place]] = true);
+        for &op in &run.copies {
+            self.copy_memory(op);
+        }
         self.done.regions.extend(region);
         true
     }
@@ -107,8 +110,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Where an operation loads or stores.
+    /// Where an operation loads or stores. A part of a memory that it makes is in the places of what loads and stores there.
     fn places(&self, op: Op, roots: &mut Vec<usize>, to: &mut impl Hasher) {
+        if let Some(&result) = self.module.results(op).first()
+            && matches!(self.known[result.index()], Known::Memory(_))
+        {
+            return;
+        }
         let operands = self.module.operands(op);
         let is_memory = |value: &_| self.module.value_kind(*value).shape().is_some();
         if !operands

@@ -291,7 +291,7 @@ impl Walk<'_> {
         self.known[result.index()] = Known::Memory(Rc::new(view));
     }
 
-    fn copy_memory(&mut self, op: Op) {
+    pub(super) fn copy_memory(&mut self, op: Op) {
         let groups = self.segments(op).unwrap_or_default();
         let first = |i: usize| groups.get(i).and_then(|group| group.first().copied());
         let (Some(source), Some(target)) = (first(0), first(2)) else {
