@@ -312,6 +312,13 @@ impl<'a> Pipeline<'a> {
         self.step(clock, state, kind.body, &moved, number, log)
     }
 
+    /// What a step of a kind makes of a state.
+    fn matrix(&self, clock: &Clock, kind: usize) -> Matrix {
+        let kind = &self.grid.kinds[kind];
+        let moved: Vec<_> = self.moved(kind.moved).collect();
+        Matrix::of(|state| self.step(clock, state, kind.body, &moved, 0, &mut Log::none()))
+    }
+
     /// One step, which is followed by these copies.
     fn step(
         &self,
@@ -381,12 +388,11 @@ impl<'a> Pipeline<'a> {
         let mut matrices: Vec<Matrix> = Vec::with_capacity(self.grid.nodes.len());
         for node in &self.grid.nodes {
             matrices.push(match node {
-                Node::Step(kind) => {
-                    Matrix::of(|state| self.kind(clock, state, *kind, 0, &mut Log::none()))
-                }
-                Node::Runs(runs) => (runs.iter()).fold(Matrix::identity(), |all, &(n, child)| {
-                    all.then(&matrices[child].power(n))
-                }),
+                Node::Step(kind) => self.matrix(clock, *kind),
+                Node::Runs(runs) => (runs.iter())
+                    .map(|&(n, child)| matrices[child].power(n))
+                    .reduce(|all, next| all.then(&next))
+                    .unwrap_or_else(Matrix::identity),
             });
         }
         let mut state = *state;

@@ -88,17 +88,17 @@ impl Matrix {
 
     /// The function, `times` times.
     pub(super) fn power(&self, mut times: u64) -> Self {
-        let (mut all, mut square) = (Self::identity(), *self);
+        let (mut all, mut square) = (None, *self);
         while times > 0 {
             if times & 1 == 1 {
-                all = all.then(&square);
+                all = Some(all.map_or(square, |all: Self| all.then(&square)));
             }
             times >>= 1;
             if times > 0 {
                 square = square.then(&square);
             }
         }
-        all
+        all.unwrap_or_else(Self::identity)
     }
 }
 
