@@ -167,8 +167,6 @@ pub(crate) struct Programs {
 #[derive(Clone, Debug)]
 struct Map {
     program: Program,
-    /// For each axis, whether it depends on the index along it.
-    axes: Vec<bool>,
     /// Whether it is an affine function of grid indices. Then it gives another block just where an index changes
     /// that it depends on, or never; scalars do not matter.
     is_affine: bool,
@@ -187,7 +185,6 @@ impl Programs {
             let program = Program::map(module, window.map, sizes, &mut numbers);
             Map {
                 is_affine: program.is_affine(),
-                axes: window.axes.clone(),
                 program,
             }
         };
@@ -279,6 +276,7 @@ impl Programs {
         }
         let is_straight = self.by_scalars.is_straight();
         let mut evaluator = Evaluator::new(self.values, scalars);
+        evaluator.know(&self.by_scalars);
         for body in bodies {
             if is_straight {
                 evaluator.run_at(&self.by_scalars, &body.at);

@@ -44,6 +44,13 @@ impl<'a> Evaluator<'a> {
         }
     }
 
+    /// Makes the constants of a program known, which it needs to run.
+    pub(super) fn know(&mut self, program: &Program) {
+        for &(index, value) in &program.constants {
+            self.values[index] = Number::Form(Form::constant(value));
+        }
+    }
+
     /// Runs the program at grid indices; [`Self::value`] then has its results.
     ///
     /// # Errors
@@ -79,6 +86,37 @@ impl<'a> Evaluator<'a> {
             // What is not known is taken to move.
             None => Ok(differ != Number::Form(Form::constant(0))),
         }
+    }
+
+    /// The same of two sums of multiples of grid indices.
+    ///
+    /// # Errors
+    /// As for [`Self::differ`].
+    pub(super) fn forms_differ(&mut self, a: &Form, b: &Form) -> Result<bool, Cut> {
+        if a == b {
+            return Ok(false);
+        }
+        let [a, b] = [a, b].map(|&form| self.context().form(form));
+        self.differ(&a, &b)
+    }
+
+    /// By how much each result of a program of sums of multiples of grid indices grows with each of these. The box becomes
+    /// one of no step.
+    pub(super) fn slopes(&mut self, program: &Program) -> Option<Vec<[i64; AXES]>> {
+        // With one value, an index would be a constant.
+        self.extent.last = [1; AXES];
+        let index = |axis: usize| {
+            let mut form = Form::constant(0);
+            form.coefficients[axis] = 1;
+            form
+        };
+        let indices: Vec<Form> = (0..program.arguments.len()).map(index).collect();
+        self.run(program, &indices).ok()?;
+        let slopes = |&result: &usize| match self.values[result] {
+            Number::Form(form) => Some(form.coefficients),
+            _ => None,
+        };
+        program.results.iter().map(slopes).collect()
     }
 
     fn steps(&mut self, steps: &[Step]) -> Result<(), Cut> {

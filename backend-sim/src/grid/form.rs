@@ -122,6 +122,11 @@ impl Form {
         out
     }
 
+    /// The sum with a multiple of another.
+    pub(super) fn plus(&self, other: &Self, times: i64) -> Self {
+        self.combine(other, |a, b| a.wrapping_add(b.wrapping_mul(times)))
+    }
+
     fn scale(&self, by: i64) -> Self {
         self.combine(self, |a, _| a.wrapping_mul(by))
     }
@@ -258,7 +263,7 @@ impl Context<'_> {
 
     pub(super) fn add(&self, a: &Number, b: &Number, sign: i64) -> Number {
         if let (Number::Form(a), Number::Form(b)) = (a, b) {
-            return Number::Form(a.combine(b, |a, b| a.wrapping_add(b.wrapping_mul(sign))));
+            return Number::Form(a.plus(b, sign));
         }
         let (Some(x), Some(y)) = (self.bounds(a), self.bounds(b)) else {
             return Number::Data;

@@ -63,6 +63,8 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub steps: Vec<Step>,
+    /// Values that are the same in all steps of a grid, and what they are.
+    pub constants: Vec<(usize, i64)>,
     /// Arguments: grid indices and scalars.
     pub arguments: Vec<usize>,
     /// What an index map returns.
@@ -110,6 +112,7 @@ struct Compiler<'m> {
     /// Prefetched scalars.
     scalars: &'m [Value],
     numbers: &'m mut Numbers,
+    constants: Vec<(usize, i64)>,
 }
 
 impl Program {
@@ -147,6 +150,7 @@ impl Program {
     pub(super) fn is_affine(&self) -> bool {
         // Of what is computed, whether it is the same for all steps.
         let mut constants: FxHashMap<usize, bool> = FxHashMap::default();
+        constants.extend(self.constants.iter().map(|&(index, _)| (index, true)));
         constants.extend(self.arguments.iter().map(|&index| (index, false)));
         let computed = self.steps.iter().all(|step| {
             let Step::Compute {
@@ -228,6 +232,7 @@ impl Program {
             needed: vec![false; module.value_count()],
             scalars: arguments.get(axes..axes + scalars).unwrap_or_default(),
             numbers,
+            constants: Vec::new(),
         };
         let mut results = Vec::new();
         if asked == Asked::Results {
@@ -239,6 +244,7 @@ impl Program {
         }
         Self {
             steps: compiler.block(entry),
+            constants: std::mem::take(&mut compiler.constants),
             arguments: compiler
                 .numbers
                 .of_all(&arguments[..axes.min(arguments.len())]),
@@ -384,11 +390,17 @@ impl Compiler<'_> {
                     body,
                 });
             }
-            _ if needed && results.len() == 1 => steps.push(Step::Compute {
-                code: self.code(op),
-                operands: self.indices(op),
-                result: self.numbers.of(results[0]),
-            }),
+            _ if needed && results.len() == 1 => match self.code(op) {
+                Code::Constant(value) => {
+                    let result = self.numbers.of(results[0]);
+                    self.constants.push((result, value));
+                }
+                code => steps.push(Step::Compute {
+                    code,
+                    operands: self.indices(op),
+                    result: self.numbers.of(results[0]),
+                }),
+            },
             _ => {}
         }
     }
@@ -399,15 +411,15 @@ impl Compiler<'_> {
             return;
         }
         if let Definition::Result(op, _) = self.module.definition(value) {
-            let code = match self.code(op) {
-                code @ Code::Constant(_) => code,
-                _ => Code::Data,
-            };
-            steps.push(Step::Compute {
-                code,
-                operands: Vec::new(),
-                result: self.numbers.of(value),
-            });
+            let result = self.numbers.of(value);
+            match self.code(op) {
+                Code::Constant(number) => self.constants.push((result, number)),
+                _ => steps.push(Step::Compute {
+                    code: Code::Data,
+                    operands: Vec::new(),
+                    result,
+                }),
+            }
         }
     }
 

@@ -17,6 +17,9 @@ pub(super) struct Search<'a> {
     rest: [i64; AXES],
     body: &'a Program,
     maps: &'a [Map],
+    /// For each map that is affine, by how much each block index grows with each grid index. Whether another block is
+    /// needed follows from that alone.
+    slopes: Vec<Option<Vec<[i64; AXES]>>>,
     boxes: usize,
     pub(super) exact: bool,
     by_trace: FxHashMap<Vec<i64>, usize>,
@@ -29,12 +32,19 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(super) fn new(
-        evaluator: Evaluator<'a>,
+        mut evaluator: Evaluator<'a>,
         bounds: &'a [i64],
         body: &'a Program,
         maps: &'a [Map],
     ) -> Self {
+        let programs = maps.iter().map(|map| &map.program);
+        (programs.chain([body])).for_each(|program| evaluator.know(program));
+        let slopes = maps.iter().map(|map| match map.is_affine {
+            true => evaluator.slopes(&map.program),
+            false => None,
+        });
         Self {
+            slopes: slopes.collect(),
             evaluator,
             bounds,
             groups: [1; AXES],
@@ -67,7 +77,8 @@ impl<'a> Search<'a> {
         let indices: Vec<Form> = (0..self.bounds.len())
             .map(|axis| self.index(axis))
             .collect();
-        let maps = self.maps.iter().map(|map| &map.program);
+        let maps = self.maps.iter().zip(&self.slopes);
+        let maps = maps.filter_map(|(map, slopes)| slopes.is_none().then_some(&map.program));
         for program in maps.chain([self.body]) {
             // Nothing is asked to be cut where every branch is followed.
             let _ = self.evaluator.run(program, &indices);
@@ -199,15 +210,12 @@ impl<'a> Search<'a> {
         self.evaluator.run(self.body, &here)?;
         let mut moved = 0;
         if let Some(next) = next {
-            let stays = |axis: usize| here[axis] == next[axis];
             for (i, map) in self.maps.iter().enumerate() {
-                let mut follows = map.axes.iter().enumerate();
-                if map.is_affine && follows.all(|(axis, &follows)| !follows || stays(axis)) {
-                    continue;
-                }
-                if self.moves(&map.program, &here, &next)? {
-                    moved |= 1 << i;
-                }
+                let moves = match &self.slopes[i] {
+                    Some(slopes) => moves_along(&mut self.evaluator, slopes, &here, &next)?,
+                    None => self.moves(&map.program, &here, &next)?,
+                };
+                moved |= u64::from(moves) << i;
             }
         }
         let body = match self.by_trace.get(&self.evaluator.trace) {
@@ -276,4 +284,27 @@ impl<'a> Search<'a> {
         }
         undecided.map_or(Ok(false), Err)
     }
+}
+
+/// Whether another block is needed, of a map with these slopes.
+fn moves_along(
+    evaluator: &mut Evaluator<'_>,
+    slopes: &[[i64; AXES]],
+    here: &[Form],
+    next: &[Form],
+) -> Result<bool, Cut> {
+    let mut undecided = None;
+    for slopes in slopes {
+        let axes = slopes.iter().zip(here.iter().zip(next));
+        let moved = axes.filter(|&(&slope, (here, next))| slope != 0 && here != next);
+        let [from, to] = moved.fold([Form::constant(0); 2], |[from, to], (&slope, (a, b))| {
+            [from.plus(a, slope), to.plus(b, slope)]
+        });
+        match evaluator.forms_differ(&from, &to) {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            Err(cut) => undecided = undecided.or(Some(cut)),
+        }
+    }
+    undecided.map_or(Ok(false), Err)
 }
