@@ -101,11 +101,13 @@ impl Emitter {
     }
 
     fn vector(&self, shape: &[usize], element: Type) -> Type {
-        self.build(|b| b.vector_type(&signed(shape), element))
+        let shape = signed(shape);
+        self.build(|b| b.ty(TypeKind::Vector { shape, element }))
     }
 
     fn f32_vector(&self, shape: &[usize]) -> Type {
-        self.build(|b| b.f32_vector(&signed(shape)))
+        let f32 = self.build(|b| b.float_type(FloatKind::F32));
+        self.vector(shape, f32)
     }
 
     pub(super) fn attribute(&self, kind: AttributeKind) -> Attribute {

@@ -63,17 +63,21 @@ pub enum Definition {
 
 #[derive(Clone, Debug)]
 pub(super) struct OpData {
-    name: u32,
+    name: Name,
     operands: List,
     results: List,
     attributes: List,
-    regions: Vec<Region>,
-    successors: Vec<Block>,
+    regions: List,
+    successors: List,
     block: Option<Block>,
     line: u32,
 }
 
-/// Where the values or attributes of an operation stand among those of all.
+/// The number of the name of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name(u32);
+
+/// Where the values, attributes, regions or successors of an operation stand among those of all.
 #[derive(Clone, Copy, Debug)]
 struct List {
     start: u32,
@@ -107,6 +111,9 @@ struct RegionData {
     op: Option<Op>,
 }
 
+/// Operations for which a new module has room: many kernels have no more, and lists that grow are copied.
+const ROOM: usize = 512;
+
 /// A Mosaic module.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -117,6 +124,8 @@ pub struct Module {
     /// Operands and results of all operations: an allocation each would be most of what a module costs.
     value_lists: Vec<Value>,
     attribute_lists: Vec<(AttributeName, Attribute)>,
+    region_lists: Vec<Region>,
+    successor_lists: Vec<Block>,
     types: Vec<TypeKind>,
     type_of: HashMap<TypeKind, Type>,
     attributes: Vec<AttributeKind>,
@@ -124,7 +133,9 @@ pub struct Module {
     /// Attributes that were left out so far: most operations have one, and its text need not be made each time.
     pub(super) defaults: Vec<(syntax::Default, Attribute)>,
     names: Vec<String>,
-    name_of: HashMap<String, u32>,
+    /// The attributes that operations of each name have where nothing else is said.
+    name_defaults: Vec<syntax::Defaults>,
+    name_of: HashMap<String, Name>,
     root: Op,
     body: Block,
 }
@@ -159,18 +170,21 @@ impl Module {
             region: Region(0),
         };
         let mut module = Self {
-            ops: Vec::new(),
+            ops: Vec::with_capacity(ROOM),
             regions: vec![region],
             blocks: vec![block],
-            values: Vec::new(),
-            value_lists: Vec::new(),
-            attribute_lists: Vec::new(),
+            values: Vec::with_capacity(ROOM),
+            value_lists: Vec::with_capacity(2 * ROOM),
+            attribute_lists: Vec::with_capacity(ROOM),
+            region_lists: Vec::new(),
+            successor_lists: Vec::new(),
             types: Vec::new(),
             type_of: HashMap::default(),
             attributes: Vec::new(),
             attribute_of: HashMap::default(),
             defaults: Vec::new(),
             names: Vec::new(),
+            name_defaults: Vec::new(),
             name_of: HashMap::default(),
             root: Op(0),
             body: Block(0),
@@ -251,21 +265,30 @@ impl Module {
 
     /// An operation that is in no block yet; see [`Self::append`].
     pub fn new_op(&mut self, name: &str, mut parts: OpParts) -> Op {
+        let name = self.name(name);
         self.take_op(name, &mut parts)
     }
 
-    /// The same, leaving `parts` empty.
-    pub(super) fn take_op(&mut self, name: &str, parts: &mut OpParts) -> Op {
+    /// The number of a name.
+    pub(super) fn name(&mut self, name: &str) -> Name {
+        if let Some(&number) = self.name_of.get(name) {
+            return number;
+        }
+        let number = Name(self.names.len() as u32);
+        self.names.push(name.into());
+        self.name_defaults.push(syntax::defaults(name));
+        self.name_of.insert(name.into(), number);
+        number
+    }
+
+    /// The attributes that operations of that name have where nothing else is said.
+    pub(super) fn defaults_of(&self, name: Name) -> syntax::Defaults {
+        self.name_defaults[name.0 as usize]
+    }
+
+    /// The same as [`Self::new_op`], leaving `parts` empty.
+    pub(super) fn take_op(&mut self, name: Name, parts: &mut OpParts) -> Op {
         let op = Op(self.ops.len() as u32);
-        let name = match self.name_of.get(name) {
-            Some(&n) => n,
-            None => {
-                let n = self.names.len() as u32;
-                self.names.push(name.into());
-                self.name_of.insert(name.into(), n);
-                n
-            }
-        };
         for &r in &parts.regions {
             self.regions[r.index()].op = Some(op);
         }
@@ -283,8 +306,8 @@ impl Module {
             operands,
             results,
             attributes,
-            regions: mem::take(&mut parts.regions),
-            successors: mem::take(&mut parts.successors),
+            regions: append(&mut self.region_lists, parts.regions.drain(..)),
+            successors: append(&mut self.successor_lists, parts.successors.drain(..)),
             block: None,
             line: mem::take(&mut parts.line),
         });
@@ -345,7 +368,23 @@ impl Module {
     /// The name, such as `arith.addf`.
     #[inline]
     pub fn op_name(&self, op: Op) -> &str {
-        &self.names[self.ops[op.index()].name as usize]
+        &self.names[self.op_name_number(op)]
+    }
+
+    /// The number of the name, dense from zero in its module.
+    #[inline]
+    pub fn op_name_number(&self, op: Op) -> usize {
+        self.ops[op.index()].name.0 as usize
+    }
+
+    /// The names that operations have or had, in the order of their numbers.
+    pub fn op_names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Whether there is or was an operation of one of these names: most modules have few, and need not be searched for others.
+    pub fn has_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|&name| self.name_of.contains_key(name))
     }
 
     /// The values it reads.
@@ -369,12 +408,12 @@ impl Module {
     /// Its regions.
     #[inline]
     pub fn regions(&self, op: Op) -> &[Region] {
-        &self.ops[op.index()].regions
+        self.ops[op.index()].regions.of(&self.region_lists)
     }
 
     /// The blocks control may go to.
     pub fn successors(&self, op: Op) -> &[Block] {
-        &self.ops[op.index()].successors
+        self.ops[op.index()].successors.of(&self.successor_lists)
     }
 
     /// The block it is in.
@@ -533,7 +572,10 @@ impl Module {
         for &r in self.regions(op) {
             for &b in self.blocks(r) {
                 for &o in self.block_ops(b) {
-                    self.walk(o, visit);
+                    match self.regions(o).is_empty() {
+                        true => visit(o),
+                        false => self.walk(o, visit),
+                    }
                 }
             }
         }

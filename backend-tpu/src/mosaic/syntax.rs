@@ -32,7 +32,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-use super::ir::{Attribute, Module, Op, OpParts, Value};
+use super::ir::{Attribute, Module, Name, Op, OpParts, Value};
 use super::types::{AttributeKind, Signedness, TypeKind};
 
 /// How the types of the results follow, if the pattern does not list them.
@@ -65,15 +65,17 @@ pub(super) struct Syntax {
     pub(super) segments: bool,
     pub(super) results: Results,
     pub(super) pattern: &'static str,
-    pub(super) defaults: &'static [(&'static str, Default)],
+    pub(super) defaults: Defaults,
 }
+
+/// Attributes that the text may leave out, and their values.
+pub(super) type Defaults = &'static [(&'static str, Default)];
 
 type Family = (&'static [&'static str], Syntax);
 
-const FASTMATH: &[(&str, Default)] = &[("fastmath", Default::Dialect("arith.fastmath", "none"))];
-const OVERFLOW: &[(&str, Default)] =
-    &[("overflowFlags", Default::Dialect("arith.overflow", "none"))];
-const NONE: &[(&str, Default)] = &[];
+const FASTMATH: Defaults = &[("fastmath", Default::Dialect("arith.fastmath", "none"))];
+const OVERFLOW: Defaults = &[("overflowFlags", Default::Dialect("arith.overflow", "none"))];
+const NONE: Defaults = &[];
 const DMA: &str = " source($0 : T0) target($2 : T2)?1( source_semaphore($1 : T1))\
     ?3( target_semaphore($3 : T3))?4( device_id($4))?5( core_id($5))?6( subcore_id($6)){a}";
 
@@ -87,7 +89,7 @@ const fn form(groups: &'static str, results: Results, pattern: &'static str) -> 
     }
 }
 
-const fn with(syntax: Syntax, defaults: &'static [(&'static str, Default)]) -> Syntax {
+const fn with(syntax: Syntax, defaults: Defaults) -> Syntax {
     Syntax { defaults, ..syntax }
 }
 
@@ -317,9 +319,14 @@ pub(super) fn default_attribute(module: &mut Module, default: Default) -> Attrib
     attribute
 }
 
+/// The attributes with defaults of operations of that name.
+pub(super) fn defaults(name: &str) -> Defaults {
+    syntax(name).map_or(NONE, |syntax| syntax.defaults)
+}
+
 /// Adds the attributes with defaults that are missing.
-pub(super) fn add_defaults(module: &mut Module, name: &str, parts: &mut OpParts) {
-    for &(attribute, default) in syntax(name).map_or(NONE, |s| s.defaults) {
+pub(super) fn add_defaults(module: &mut Module, name: Name, parts: &mut OpParts) {
+    for &(attribute, default) in module.defaults_of(name) {
         if parts.attributes.iter().all(|a| a.0 != attribute) {
             let value = default_attribute(module, default);
             parts.attributes.push((attribute.into(), value));

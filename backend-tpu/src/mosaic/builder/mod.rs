@@ -108,8 +108,9 @@ impl OpBuilder<'_> {
 
     /// Makes the operation.
     pub fn build(mut self) -> Op {
-        syntax::add_defaults(&mut self.builder.module, self.name, &mut self.parts);
-        let op = self.builder.module.take_op(self.name, &mut self.parts);
+        let name = self.builder.module.name(self.name);
+        syntax::add_defaults(&mut self.builder.module, name, &mut self.parts);
+        let op = self.builder.module.take_op(name, &mut self.parts);
         self.builder.parts = self.parts;
         let block = self.builder.block();
         self.builder.module.append(block, op);

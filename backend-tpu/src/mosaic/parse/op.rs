@@ -99,6 +99,7 @@ impl Parser<'_> {
         self.check_types(start, &parts.operands, &types)?;
         self.expect_arrow()?;
         parts.results = self.result_types()?;
+        let name = self.module.name(name);
         syntax::add_defaults(&mut self.module, name, &mut parts);
         Ok(parts)
     }

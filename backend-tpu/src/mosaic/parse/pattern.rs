@@ -93,6 +93,7 @@ impl Parser<'_> {
                 format!("`{}` again", twice[0]),
             );
         }
+        let name = self.module.name(name);
         syntax::add_defaults(&mut self.module, name, &mut parts);
         Ok(parts)
     }
