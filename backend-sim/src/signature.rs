@@ -194,17 +194,20 @@ impl Signature {
         for &value in self.scalars.iter().chain(operands).chain(&self.scratch) {
             roots[value.index()] = Some(value);
         }
+        const VIEWS: [&str; 7] = [
+            "tpu.memref_slice",
+            "tpu.memref_squeeze",
+            "tpu.memref_reshape",
+            "tpu.memref_bitcast",
+            "memref.cast",
+            "tpu.reinterpret_cast",
+            "tpu.erase_memref_layout",
+        ];
+        if !module.has_any(&VIEWS) {
+            return roots;
+        }
         module.walk(self.function, &mut |op| {
-            if matches!(
-                module.op_name(op),
-                "tpu.memref_slice"
-                    | "tpu.memref_squeeze"
-                    | "tpu.memref_reshape"
-                    | "tpu.memref_bitcast"
-                    | "memref.cast"
-                    | "tpu.reinterpret_cast"
-                    | "tpu.erase_memref_layout"
-            ) {
+            if VIEWS.contains(&module.op_name(op)) {
                 let source = module.operands(op).first();
                 roots[module.results(op)[0].index()] = source.and_then(|v| roots[v.index()]);
             }
@@ -219,13 +222,21 @@ impl Signature {
         let mut seeds: Vec<Value> = (self.indices.iter().zip(&self.bounds))
             .filter_map(several)
             .collect();
+        const LOADS: [&str; 5] = [
+            "memref.load",
+            "tpu.sem_read",
+            "tpu.device_id",
+            "tpu.core_id",
+            "vector.extract",
+        ];
+        const LOOPS: [&str; 2] = ["scf.for", "scf.while"];
+        if !module.has_any(&LOADS) && !module.has_any(&LOOPS) {
+            return dependents(module, self.function, &seeds);
+        }
         module.walk(self.function, &mut |op| {
-            let loads = matches!(
-                module.op_name(op),
-                "memref.load" | "tpu.sem_read" | "tpu.device_id" | "tpu.core_id" | "vector.extract"
-            );
+            let loads = LOADS.contains(&module.op_name(op));
             // The index of a rolled loop and what it carries.
-            let is_loop = matches!(module.op_name(op), "scf.for" | "scf.while");
+            let is_loop = LOOPS.contains(&module.op_name(op));
             if loads || is_loop {
                 seeds.extend(module.results(op));
             }
@@ -240,12 +251,18 @@ impl Signature {
 
     /// For each value, whether it depends on what a kernel has computed in vectors.
     pub(crate) fn computed(&self, module: &Module) -> Vec<bool> {
-        dependents(module, self.function, &extracted(module, self.function))
+        match module.has_any(&[EXTRACT]) {
+            true => dependents(module, self.function, &extracted(module, self.function)),
+            false => vec![false; module.value_count()],
+        }
     }
 
     /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever their values, the
     /// compiler keeps it.
     pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {
+        if self.scalars.is_empty() && !module.has_any(&["scf.while"]) {
+            return Vec::new();
+        }
         let roots = self.roots(module);
         let mut seeds = Vec::new();
         module.walk(self.function, &mut |op| {
@@ -359,11 +376,14 @@ pub fn memref(module: &Module, value: Value) -> Option<(Vec<usize>, u32)> {
     Some((shape.collect::<Option<_>>()?, bits))
 }
 
+/// Makes a scalar of an element of a vector.
+const EXTRACT: &str = "vector.extract";
+
 /// Scalars that are elements of vectors.
 fn extracted(module: &Module, function: Op) -> Vec<Value> {
     let mut found = Vec::new();
     module.walk(function, &mut |op| {
-        if module.op_name(op) == "vector.extract" {
+        if module.op_name(op) == EXTRACT {
             found.extend(module.results(op));
         }
     });

@@ -16,6 +16,8 @@ struct Entry {
     /// Loaded when first used, rather than as soon as possible.
     lazy: bool,
     used: bool,
+    /// One of those in which others stand side by side.
+    joined: bool,
 }
 
 impl Account {
@@ -38,6 +40,7 @@ impl Account {
     /// Groups side by side, which are held as long as any of them is needed, and no registers besides.
     pub(crate) fn joined(&mut self, parts: Vec<u32>) -> u32 {
         let entry = self.push(0.0, 0.0, false);
+        self.entries[entry as usize].joined = true;
         self.joined.push((entry, parts));
         entry
     }
@@ -49,15 +52,15 @@ impl Account {
             dies: born,
             lazy,
             used: false,
+            joined: false,
         });
         self.entries.len() as u32 - 1
     }
 
     /// The group is read from `start` to `end`.
     pub(crate) fn used(&mut self, entry: u32, start: f64, end: f64) {
-        if let Ok(i) = self
-            .joined
-            .binary_search_by_key(&entry, |&(joined, _)| joined)
+        if self.entries[entry as usize].joined
+            && let Ok(i) = (self.joined).binary_search_by_key(&entry, |&(joined, _)| joined)
         {
             let parts = std::mem::take(&mut self.joined[i].1);
             for &part in &parts {

@@ -137,6 +137,26 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// When a group of a result can be made that has the groups of `value`, if `alike`.
+    fn group_ready(&mut self, value: &Vector, group: &Group, alike: bool) -> f64 {
+        match alike && value.loads.is_none() && value.block == self.number {
+            true => value.ready[group.index],
+            false => self.ready(value, group.row_range(), group.column_range()),
+        }
+    }
+
+    /// A group of `value` is read, the one of that number if `alike`.
+    fn group_used(&mut self, value: &Vector, group: &Group, span: Span, alike: bool) {
+        match alike {
+            true => {
+                if let Some(entry) = self.entry(value, group.index) {
+                    self.account.used(entry, span.start, span.end);
+                }
+            }
+            false => self.used(value, group, span),
+        }
+    }
+
     fn used(&mut self, value: &Vector, group: &Group, span: Span) {
         let columns = value.columns.groups();
         for r in value.rows.covering(group.row, group.row + group.rows) {
@@ -183,10 +203,12 @@ impl<'a> Block<'a> {
         let columns = most(|v| v.columns.registers);
         let mut out = Vector::new(rows, columns, bits, 0.0);
         out.along_lanes = columns == 1 && inputs.iter().all(|v| v.along_lanes);
+        let extents = (out.rows, out.columns);
+        let alike = |input: &Vector| (input.rows, input.columns) == extents;
         for group in out.groups() {
             let mut ready = 0.0_f64;
             for input in inputs {
-                ready = ready.max(self.ready(input, group.row_range(), group.column_range()));
+                ready = ready.max(self.group_ready(input, &group, alike(input)));
             }
             let n = group.registers();
             let mut span = self.timeline.take(Unit::Valu, ready, n * cost.valu);
@@ -207,7 +229,7 @@ impl<'a> Block<'a> {
             }
             out.ready[group.index] = done;
             for input in inputs {
-                self.used(input, &group, span);
+                self.group_used(input, &group, span, alike(input));
             }
         }
         self.hold_part(&mut out, self.machine.temporaries);
@@ -223,12 +245,13 @@ impl<'a> Block<'a> {
         stores: f64,
     ) -> f64 {
         let shape = Vector::new(rows, columns, value.bits, 0.0);
+        let alike = (value.rows, value.columns) == (shape.rows, shape.columns);
         let mut end = 0.0_f64;
         for group in shape.groups() {
             let n = group.registers();
-            let ready = self.ready(value, group.row_range(), group.column_range());
+            let ready = self.group_ready(value, &group, alike);
             let span = self.timeline.take(Unit::Store, ready, n * stores);
-            self.used(value, &group, span);
+            self.group_used(value, &group, span, alike);
             end = end.max(span.end);
         }
         end

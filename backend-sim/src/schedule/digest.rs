@@ -4,7 +4,7 @@
 //! width, and both halves go on. A hash for tables need not do so much, and one against attacks does more, at several times the
 //! cost.
 
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 
 /// Bits without a pattern, those of pi.
 const FACTOR: u64 = 0x243f_6a88_85a3_08d3;
@@ -51,18 +51,18 @@ impl Hasher for Digest {
     }
 }
 
+/// The hash of a value.
+pub(super) fn digest(value: impl Hash) -> u64 {
+    let mut digest = Digest::default();
+    value.hash(&mut digest);
+    digest.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::hash::Hash;
 
     use super::*;
-
-    fn digest(value: impl Hash) -> u64 {
-        let mut digest = Digest::default();
-        value.hash(&mut digest);
-        digest.finish()
-    }
 
     #[test]
     fn what_differs_has_another_digest() {

@@ -16,7 +16,7 @@ use tilecast_tpu::mosaic::{
 };
 
 use super::Region;
-use super::digest::Digest;
+use super::digest::{Digest, digest};
 use super::usage::Usage;
 
 /// Blocks that were scheduled on one machine.
@@ -52,6 +52,8 @@ impl Memo {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
+    /// All constants, which are the same in every step.
+    constants: Vec<Op>,
     /// For each operation, the block that starts with it.
     starts: FxHashMap<Op, usize>,
 }
@@ -61,8 +63,7 @@ pub(crate) struct Runs {
 pub(super) struct Run {
     /// Its operations, in the block of the module that they are in.
     pub(super) ops: Range<usize>,
-    /// Those of them that compute more than registers from registers: scalars, constants, places in memory, and what they load
-    /// and store.
+    /// Those of them that compute more than registers from registers: scalars, places in memory, and what they load and store.
     pub(super) placed: Vec<Op>,
     /// Those that start copies between memories, which take no slots: a step makes its own, scheduled before or not.
     pub(super) copies: Vec<Op>,
@@ -94,12 +95,19 @@ impl Runs {
             varies,
             runs: Self::default(),
             of: vec![usize::MAX; module.op_count()],
-            attributes: FxHashMap::default(),
+            names: module.op_names().map(digest).collect(),
+            types: Vec::new(),
+            attributes: Vec::new(),
         };
         if let Some(entry) = module.entry(function, 0) {
             finder.block(entry);
         }
         finder.runs
+    }
+
+    /// The constants.
+    pub(super) fn constants(&self) -> &[Op] {
+        &self.constants
     }
 
     /// The block that starts with `op`, if it can be known.
@@ -116,7 +124,11 @@ struct Finder<'m> {
     runs: Runs,
     /// For each operation, its block.
     of: Vec<usize>,
-    attributes: FxHashMap<Attribute, u64>,
+    /// Hashes of the names of operations.
+    names: Vec<u64>,
+    /// Hashes of types and attributes, as far as they are known.
+    types: Vec<Option<u64>>,
+    attributes: Vec<Option<u64>>,
 }
 
 impl Finder<'_> {
@@ -190,6 +202,7 @@ impl Finder<'_> {
             }
             closed &= self.uses(op, number);
             match self.module.op_name(op) {
+                CONSTANT => self.runs.constants.push(op),
                 "tpu.enqueue_dma" => copies.push(op),
                 "tpu.wait_dma" | "tpu.wait_dma2" => {}
                 _ if is_placed(self.module, op) => placed.push(op),
@@ -209,7 +222,7 @@ impl Finder<'_> {
     /// How many operations the [beginnings](Run::beginnings) of a block have, most first.
     fn beginnings(&self, ops: &[Op]) -> Vec<usize> {
         let mut ends = Vec::new();
-        let name = |&op: &Op| self.module.op_name(op);
+        let name = |&op: &Op| self.module.op_name_number(op);
         let mut whole = ops;
         while let (half, other) = whole.split_at(whole.len() / 2)
             && !half.is_empty()
@@ -233,7 +246,7 @@ impl Finder<'_> {
                 _ => None,
             };
             let by = definition.map_or(usize::MAX, |op| self.of[op.index()]);
-            let constant = definition.is_some_and(|op| self.module.op_name(op) == "arith.constant");
+            let constant = definition.is_some_and(|op| self.module.op_name(op) == CONSTANT);
             if by != number && !constant {
                 none = false;
                 if let Some(run) = self.runs.runs.get_mut(by) {
@@ -246,8 +259,8 @@ impl Finder<'_> {
 
     fn describe(&mut self, op: Op, locals: usize, others: &mut Vec<Value>, to: &mut impl Hasher) {
         let module = self.module;
-        module.op_name(op).hash(to);
-        if module.op_name(op) != "arith.constant" {
+        self.names[module.op_name_number(op)].hash(to);
+        if module.op_name(op) != CONSTANT {
             for (name, attribute) in module.attributes(op) {
                 name.hash(to);
                 self.attribute(*attribute).hash(to);
@@ -263,12 +276,12 @@ impl Finder<'_> {
                         others.len() - 1
                     });
                     (usize::MAX - number).hash(to);
-                    self.ty(module.value_type(value), to);
+                    self.ty(module.value_type(value)).hash(to);
                 }
             }
         }
         for &value in module.results(op) {
-            self.ty(module.value_type(value), to);
+            self.ty(module.value_type(value)).hash(to);
             self.usage.live(value).hash(to);
             self.usage.products_only(value).hash(to);
             self.usage.transposed_lhs(value).hash(to);
@@ -276,21 +289,24 @@ impl Finder<'_> {
     }
 
     /// Shape and element: of a memory, the operations on it say more.
-    fn ty(&self, ty: Type, to: &mut impl Hasher) {
-        let kind = self.module.type_kind(ty);
-        match kind.element() {
-            Some(element) => {
-                self.module.type_kind(element).hash(to);
-                if !matches!(kind, TypeKind::Memref { .. }) {
-                    kind.shape().hash(to);
-                }
-            }
-            None => kind.hash(to),
+    fn ty(&mut self, ty: Type) -> u64 {
+        if let Some(&Some(known)) = self.types.get(ty.index()) {
+            return known;
         }
+        let kind = self.module.type_kind(ty);
+        let is_memory = matches!(kind, TypeKind::Memref { .. });
+        let hash = match kind.element() {
+            Some(element) => digest((
+                self.module.type_kind(element),
+                kind.shape().filter(|_| !is_memory),
+            )),
+            None => digest(kind),
+        };
+        keep(&mut self.types, ty.index(), hash)
     }
 
     fn attribute(&mut self, attribute: Attribute) -> u64 {
-        if let Some(&known) = self.attributes.get(&attribute) {
+        if let Some(&Some(known)) = self.attributes.get(attribute.index()) {
             return known;
         }
         let mut hash = Digest::default();
@@ -299,7 +315,7 @@ impl Finder<'_> {
             AttributeKind::Float { bits, .. } => bits.hash(&mut hash),
             AttributeKind::DenseArray { values, .. } => values.hash(&mut hash),
             AttributeKind::DenseElements { values, .. } => values.hash(&mut hash),
-            AttributeKind::Type(ty) => self.ty(*ty, &mut hash),
+            AttributeKind::Type(ty) => self.ty(*ty).hash(&mut hash),
             AttributeKind::Array(list) => {
                 for &item in list {
                     self.attribute(item).hash(&mut hash);
@@ -313,11 +329,21 @@ impl Finder<'_> {
             }
             other => other.hash(&mut hash),
         }
-        let hash = hash.finish();
-        self.attributes.insert(attribute, hash);
-        hash
+        keep(&mut self.attributes, attribute.index(), hash.finish())
     }
 }
+
+/// Notes what is known of number `index`.
+fn keep(known: &mut Vec<Option<u64>>, index: usize, hash: u64) -> u64 {
+    if known.len() <= index {
+        known.resize(index + 1, None);
+    }
+    known[index] = Some(hash);
+    hash
+}
+
+/// Makes a scalar or a vector of what is written in the module.
+const CONSTANT: &str = "arith.constant";
 
 /// Whether a value is made of registers.
 pub(super) fn is_vector(module: &Module, value: Value) -> bool {
@@ -326,10 +352,9 @@ pub(super) fn is_vector(module: &Module, value: Value) -> bool {
 
 /// Whether an operation is more than registers computed from registers.
 fn is_placed(module: &Module, op: Op) -> bool {
-    let is_constant = || module.op_name(op) == "arith.constant";
     let is_memory = |&value: &Value| matches!(module.value_kind(value), TypeKind::Memref { .. });
     let result = module.results(op).first();
-    result.is_some_and(|&value| !is_vector(module, value) || is_constant())
+    result.is_some_and(|&value| !is_vector(module, value))
         || module.operands(op).iter().any(is_memory)
 }
 

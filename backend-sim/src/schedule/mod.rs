@@ -187,13 +187,13 @@ pub(crate) fn schedule_grid(
     memo: &Memo,
 ) -> Result<KernelSchedule, ScheduleError> {
     let steps = |forwarded: &[bool]| -> Result<KernelSchedule, ScheduleError> {
-        let mut walk = Walk::new(module, machine, forwarded, code, memo);
+        let mut walk = Walk::new((module, signature, code), machine, forwarded, memo);
         let mut kinds = Vec::with_capacity(grid.bodies.len());
         for body in &grid.bodies {
             kinds.push(StepKind {
                 times: body.times,
                 at: body.at.clone(),
-                schedule: walk.run(signature, &body.at, &scalars.prefetched)?,
+                schedule: walk.run(&body.at, &scalars.prefetched)?,
             });
         }
         let read = walk.read;

@@ -21,8 +21,10 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Timeline {
     rows: [Row; Unit::COUNT],
-    /// Cycles of a bucket.
+    /// Cycles of a bucket, a power of two.
     width: f64,
+    /// Buckets of a cycle.
+    per_cycle: f64,
     end: f64,
 }
 
@@ -117,6 +119,7 @@ impl Timeline {
                 ..Row::default()
             }),
             width: BUCKET,
+            per_cycle: 1.0 / BUCKET,
             end: 0.0,
         }
     }
@@ -129,6 +132,7 @@ impl Timeline {
             row.taken = 0.0;
         }
         self.width = BUCKET;
+        self.per_cycle = 1.0 / BUCKET;
         self.end = 0.0;
     }
 
@@ -145,7 +149,7 @@ impl Timeline {
         let row = &mut self.rows[unit as usize];
         row.taken += slots;
         let rate = row.rate;
-        let mut bucket = row.free((ready / width) as usize);
+        let mut bucket = row.free((ready * self.per_cycle) as usize);
         let used = row.capacity - f64::from(row.buckets[bucket].left);
         let start = ready.max(bucket as f64 * width + used / rate);
         let mut remaining = slots;
@@ -178,6 +182,7 @@ impl Timeline {
         while last > BUCKETS as f64 * self.width {
             self.rows.iter_mut().for_each(Row::coarsen);
             self.width *= 2.0;
+            self.per_cycle /= 2.0;
         }
     }
 

@@ -19,32 +19,38 @@ pub(crate) struct Extent {
     pub(crate) registers: usize,
     /// Registers of a group, a power of two; the last may have fewer.
     pub(crate) step: usize,
+    /// Its logarithm. Schedules ask for little else than the group of a register, and a division takes long.
+    shift: u32,
+    /// The last group.
+    last: usize,
 }
 
 impl Extent {
     /// `registers` in as few groups of a power of two as allowed.
     pub(crate) fn new(registers: usize) -> Self {
         let registers = registers.max(1);
-        let step = registers.div_ceil(GROUPS).next_power_of_two();
-        Self { registers, step }
+        Self::in_groups(registers, registers.div_ceil(GROUPS).next_power_of_two())
+    }
+
+    fn in_groups(registers: usize, step: usize) -> Self {
+        let shift = step.trailing_zeros();
+        let last = (registers - 1) >> shift;
+        Self {
+            registers,
+            step,
+            shift,
+            last,
+        }
     }
 
     /// The same registers in groups of at least `least`.
     pub(crate) fn coarser(self, least: usize) -> Self {
-        Self {
-            step: self.step.max(least),
-            ..self
-        }
-    }
-
-    /// The group that a register is in. Schedules ask for little else, and a division takes long.
-    fn group_of(self, register: usize) -> usize {
-        register >> self.step.trailing_zeros()
+        Self::in_groups(self.registers, self.step.max(least))
     }
 
     /// Number of groups.
     pub(crate) fn groups(self) -> usize {
-        self.group_of(self.registers - 1) + 1
+        self.last + 1
     }
 
     /// Registers of a group.
@@ -54,11 +60,11 @@ impl Extent {
 
     /// The groups that hold registers `from..to`; all of one register stands for every position.
     pub(crate) fn covering(self, from: usize, to: usize) -> std::ops::Range<usize> {
-        if self.registers == 1 {
+        if self.last == 0 {
             return 0..1;
         }
-        let last = self.groups() - 1;
-        self.group_of(from).min(last)..self.group_of(to.max(from + 1) - 1).min(last) + 1
+        let group_of = |register: usize| (register >> self.shift).min(self.last);
+        group_of(from)..group_of(to.max(from + 1) - 1) + 1
     }
 }
 

@@ -68,8 +68,11 @@ struct Stored {
 /// A kernel at one grid step after the other.
 pub(super) struct Walk<'m> {
     module: &'m Module,
+    signature: &'m Signature,
     machine: &'m Machine,
     known: Vec<Known>,
+    /// What is known of values in every step: constants, and arguments but for grid indices.
+    constants: Vec<Known>,
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
     repeats: Repeats<'m>,
@@ -93,16 +96,17 @@ pub(super) struct Walk<'m> {
 
 impl<'m> Walk<'m> {
     pub(crate) fn new(
-        module: &'m Module,
+        (module, signature, code): (&'m Module, &'m Signature, &'m Code),
         machine: &'m Machine,
         forwarded: &'m [bool],
-        code: &'m Code,
         memo: &'m Memo,
     ) -> Self {
-        Self {
+        let mut walk = Self {
             module,
+            signature,
             machine,
             known: vec![Known::Nothing; module.value_count()],
+            constants: Vec::new(),
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
@@ -116,32 +120,35 @@ impl<'m> Walk<'m> {
             computed: &code.computed,
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
+        };
+        for &op in code.runs.constants() {
+            let _ = walk.free(op) || walk.scalar_op(op);
         }
+        let entry = module.entry(signature.function, 0);
+        for &argument in entry.map_or(&[][..], |entry| module.arguments(entry)) {
+            walk.known[argument.index()] = walk.argument(argument);
+        }
+        walk.constants.clone_from(&walk.known);
+        walk
     }
 
     /// Runs the function with these grid indices and prefetched scalars; other arguments are memories
     /// or unknown.
     pub(crate) fn run(
         &mut self,
-        signature: &Signature,
         at: &[i64],
         prefetched: &[Option<Vec<i64>>],
     ) -> Result<StepSchedule, ScheduleError> {
-        let function = signature.function;
-        let Some(entry) = self.module.entry(function, 0) else {
+        let Some(entry) = self.module.entry(self.signature.function, 0) else {
             return Ok(StepSchedule::default());
         };
-        self.known.fill(Known::Nothing);
+        self.known.clone_from(&self.constants);
         self.repeats.reset();
-        self.scalars = (signature.scalars.iter().enumerate())
+        self.scalars = (self.signature.scalars.iter().enumerate())
             .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
             .collect();
-        for (i, &argument) in self.module.arguments(entry).iter().enumerate() {
-            let known = match at.get(i) {
-                Some(&index) => Known::Scalar(Some(index)),
-                None => self.argument(argument),
-            };
-            self.known[argument.index()] = known;
+        for (&index, argument) in at.iter().zip(self.module.arguments(entry)) {
+            self.known[argument.index()] = Known::Scalar(Some(index));
         }
         self.ops(entry)?;
         self.end_block();
@@ -316,9 +323,8 @@ impl<'m> Walk<'m> {
         }
     }
 
-    fn shape(&self, value: ir::Value) -> Vec<i64> {
-        let shape = self.module.value_kind(value).shape();
-        shape.map(<[i64]>::to_vec).unwrap_or_default()
+    fn shape(&self, value: ir::Value) -> &'m [i64] {
+        self.module.value_kind(value).shape().unwrap_or_default()
     }
 
     /// Rows and columns of registers of a value of this shape.
@@ -353,7 +359,7 @@ impl<'m> Walk<'m> {
             .collect();
         let result = self.module.results(op)[0];
         // A column of sums meets what was loaded as one dimension.
-        let inputs = match self.shape(result)[..] {
+        let inputs = match *self.shape(result) {
             [n] if inputs.iter().any(|v| !v.along_lanes) => {
                 inputs.into_iter().map(|v| self.line_up(v, n)).collect()
             }

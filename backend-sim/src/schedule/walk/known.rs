@@ -92,20 +92,15 @@ impl Walk<'_> {
     pub(super) fn reads(&mut self, root: usize) {
         self.read[root] = true;
         if let Some(Remembered { roots, reads, .. }) = &mut self.remembered {
-            reads.extend(roots.iter().position(|&known| known == root));
+            let place = roots.iter().position(|&known| known == root);
+            reads.extend(place.filter(|place| !reads.contains(place)));
         }
     }
 
-    /// What an operation computes that takes no registers: scalars, places in memory, constants.
+    /// What an operation computes that takes no registers: scalars, places in memory.
     fn without_registers(&mut self, op: Op) {
-        let Some(&result) = self.module.results(op).first() else {
-            return;
-        };
-        if is_vector(self.module, result) {
-            if self.module.op_name(op) == "arith.constant" {
-                self.free(op);
-            }
-        } else if !self.memory_op(op) {
+        let result = self.module.results(op).first();
+        if result.is_some_and(|&result| !is_vector(self.module, result)) && !self.memory_op(op) {
             self.scalar_op(op);
         }
     }

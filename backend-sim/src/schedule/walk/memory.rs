@@ -5,13 +5,13 @@
 
 use std::rc::Rc;
 
-use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
+use tilecast_tpu::mosaic::{self as ir, AttributeKind, DYNAMIC, Op};
 
 use super::super::vector::{Fetch, Vector};
 use super::super::{Direction, Transfer};
 use super::{Known, Stored, View, Walk};
 
-impl Walk<'_> {
+impl<'m> Walk<'m> {
     /// Schedules an operation on memory. False if it is none.
     pub(super) fn memory_op(&mut self, op: Op) -> bool {
         match self.module.op_name(op) {
@@ -56,7 +56,7 @@ impl Walk<'_> {
         };
         let shape = self.shape(operands[0]);
         let mut at = 0;
-        for (&index, &size) in operands[1..].iter().zip(&shape) {
+        for (&index, &size) in operands[1..].iter().zip(shape) {
             at = at * size + self.scalar(index)?;
         }
         elements.get(usize::try_from(at).ok()?).copied()
@@ -69,33 +69,29 @@ impl Walk<'_> {
         }
     }
 
-    /// Operands in groups, by the sizes that some operations carry.
-    fn segments(&self, op: Op) -> Option<Vec<Vec<ir::Value>>> {
-        let sizes = self.module.integers_attribute(op, "operandSegmentSizes")?;
-        let mut operands = self.module.operands(op).iter().copied();
-        Some(
-            sizes
-                .iter()
-                .map(|&n| {
-                    operands
-                        .by_ref()
-                        .take(usize::try_from(n).unwrap_or(0))
-                        .collect()
-                })
-                .collect(),
-        )
+    /// Operands of a group, by the sizes that some operations carry; none of a group that is not there.
+    fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
+        let sizes = match self.module.attribute_kind_of(op, "operandSegmentSizes")? {
+            AttributeKind::DenseArray { values, .. } => values,
+            _ => return None,
+        };
+        let size = |&n: &i64| usize::try_from(n).unwrap_or(0);
+        let first = sizes.iter().take(group).map(size).sum::<usize>();
+        let count = sizes.get(group).map_or(0, size);
+        let operands = self.module.operands(op);
+        let end = operands.len();
+        Some(&operands[first.min(end)..(first + count).min(end)])
     }
 
     /// The memory and indices of a load or store; the value is operand `skip - 1` of a store.
-    fn place(&self, op: Op, skip: usize) -> (ir::Value, Vec<ir::Value>) {
-        if let Some(groups) = self.segments(op) {
-            return (
-                groups[skip][0],
-                groups.get(skip + 1).cloned().unwrap_or_default(),
-            );
+    fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
+        match (self.segment(op, skip), self.segment(op, skip + 1)) {
+            (Some(memory), Some(indices)) => (memory[0], indices),
+            _ => {
+                let operands = self.module.operands(op);
+                (operands[skip], &operands[skip + 1..])
+            }
         }
-        let operands = self.module.operands(op);
-        (operands[skip], operands[skip + 1..].to_vec())
     }
 
     /// First element and size, in the dimensions of the root.
@@ -124,12 +120,12 @@ impl Walk<'_> {
         let (memory, indices) = self.place(op, 0);
         let shape = self.shape(result);
         let bits = self.bits(result);
-        let [rows, columns] = Self::registers(&shape, bits);
+        let [rows, columns] = Self::registers(shape, bits);
         let Some(view) = self.view_of(memory) else {
             self.set(op, Vector::new(rows, columns, bits, 0.0));
             return;
         };
-        let place = self.part(&view, &indices, &shape);
+        let place = self.part(&view, indices, shape);
         let mut ready = 0.0_f64;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
@@ -189,7 +185,7 @@ impl Walk<'_> {
         let shape = self.shape(value);
         let bits = self.bits(value);
         let mut vector = self.vector(value);
-        if let [n] = shape[..] {
+        if let [n] = *shape {
             vector = self.line_up(vector, n);
         }
         let Some(view) = self.view_of(memory) else {
@@ -201,7 +197,7 @@ impl Walk<'_> {
                 self.block.all_ready(&vector)
             }
             false => {
-                let [rows, columns] = Self::registers(&shape, bits);
+                let [rows, columns] = Self::registers(shape, bits);
                 // Single rows are stored eight registers of columns at a time.
                 let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
                 let stores = if one_row {
@@ -212,7 +208,7 @@ impl Walk<'_> {
                 self.block.store(&vector, rows, columns, stores)
             }
         };
-        let place = self.part(&view, &indices, &shape);
+        let place = self.part(&view, indices, shape);
         self.repeats.written();
         let stored = self.stored.entry(view.root).or_default();
         match place {
@@ -236,18 +232,17 @@ impl Walk<'_> {
             return;
         };
         let start = view.start.clone().and_then(|mut start| {
-            for (&dimension, &index) in view.kept.iter().zip(&indices) {
+            for (&dimension, &index) in view.kept.iter().zip(indices) {
                 start[dimension] += self.scalar(index)?;
             }
             Some(start)
         });
         // Sizes that are not in the type are operands, in order.
-        let sizes = self.segments(op).and_then(|groups| groups.get(2).cloned());
-        let mut sizes = sizes.unwrap_or_default().into_iter();
-        let shape = self.shape(result).into_iter().map(|size| match size {
+        let mut sizes = self.segment(op, 2).unwrap_or_default().iter();
+        let shape = self.shape(result).iter().map(|&size| match size {
             DYNAMIC => sizes
                 .next()
-                .and_then(|size| self.scalar(size))
+                .and_then(|&size| self.scalar(size))
                 .unwrap_or(DYNAMIC),
             size => size,
         });
@@ -270,7 +265,7 @@ impl Walk<'_> {
         let (mut kept, mut shape) = (Vec::new(), Vec::new());
         let mut rest = to.iter().peekable();
         let known = view.shape.iter().chain(std::iter::repeat(&DYNAMIC));
-        for ((&dimension, &size), &known) in view.kept.iter().zip(&from).zip(known) {
+        for ((&dimension, &size), &known) in view.kept.iter().zip(from).zip(known) {
             if rest.peek() == Some(&&size) {
                 rest.next();
                 kept.push(dimension);
@@ -285,21 +280,20 @@ impl Walk<'_> {
             } else {
                 (0..to.len()).collect()
             },
-            shape: if followed { shape } else { to },
+            shape: if followed { shape } else { to.into() },
             ..(*view).clone()
         };
         self.known[result.index()] = Known::Memory(Rc::new(view));
     }
 
     pub(super) fn copy_memory(&mut self, op: Op) {
-        let groups = self.segments(op).unwrap_or_default();
-        let first = |i: usize| groups.get(i).and_then(|group| group.first().copied());
+        let first = |group| self.segment(op, group)?.first().copied();
         let (Some(source), Some(target)) = (first(0), first(2)) else {
             return;
         };
         let bytes = |value: ir::Value| -> f64 {
             let view = self.view_of(value);
-            let shape = view.map_or_else(|| self.shape(value), |view| view.shape.clone());
+            let shape = (view.as_ref()).map_or(self.shape(value), |view| &view.shape);
             let elements: f64 = (shape.iter())
                 .map(|&n| if n == DYNAMIC { 1.0 } else { n as f64 })
                 .product();

@@ -9,7 +9,6 @@ use tilecast_tpu::mosaic::{self as ir, Op};
 
 use super::super::ScheduleError;
 use super::super::block::{Cost, Product};
-use super::super::usage::transposed;
 use super::super::vector::Vector;
 use super::{Known, Walk};
 
@@ -118,9 +117,9 @@ impl Walk<'_> {
         let operand = self.module.operands(op)[0];
         let result = self.module.results(op)[0];
         let (from, to) = (self.vector(operand), self.bits(result));
-        let [rows, columns] = Self::registers(&self.shape(result), to);
+        let [rows, columns] = Self::registers(self.shape(result), to);
         // One register of 16 rows becomes two, unless it stands for more of them.
-        let [whole, _] = Self::registers(&self.shape(operand), from.bits);
+        let [whole, _] = Self::registers(self.shape(operand), from.bits);
         let same_rows = from.rows.registers == 1 && whole > 1;
         let out_rows = if same_rows { 1 } else { rows };
         let out_columns = if from.columns.registers == 1 {
@@ -154,7 +153,7 @@ impl Walk<'_> {
         };
         let shape = self.shape(result);
         let bits = self.bits(result);
-        let [rows, columns] = Self::registers(&shape, bits);
+        let [rows, columns] = Self::registers(shape, bits);
         let operands = self.module.operands(op);
         let first = operands.first().copied();
         match self.module.op_name(op) {
@@ -171,7 +170,7 @@ impl Walk<'_> {
             }
             "vector.broadcast" | "tpu.broadcast_in_sublanes" | "vector.splat" => {
                 let Some(first) = first else { return false };
-                self.broadcast(op, first, &shape);
+                self.broadcast(op, first, shape);
             }
             "vector.shape_cast"
             | "tpu.bitcast"
@@ -182,11 +181,11 @@ impl Walk<'_> {
             | "builtin.unrealized_conversion_cast"
             | "tpu.mask_cast" => {
                 let Some(first) = first else { return false };
-                self.recast(op, first, &shape);
+                self.recast(op, first, shape);
             }
             "vector.extract_strided_slice" => {
                 let Some(first) = first else { return false };
-                self.extract_slice(op, first, &shape);
+                self.extract_slice(op, first, shape);
             }
             "tpu.concatenate" => self.concatenate(op),
             "tpu.repeat" => {
@@ -222,7 +221,7 @@ impl Walk<'_> {
             "vector.extract" => match self.module.value_kind(result).shape() {
                 Some(_) => {
                     let Some(first) = first else { return false };
-                    self.recast(op, first, &shape);
+                    self.recast(op, first, shape);
                 }
                 None => self.known[result.index()] = Known::Scalar(None),
             },
@@ -269,7 +268,7 @@ impl Walk<'_> {
         let source = self.shape(from);
         let per_row = value.along_lanes && c == 1;
         let same = (r == rows && c == columns) || (r == 1 && c == 1) || per_row;
-        if let ([n], [.., m, 1]) = (source.as_slice(), shape)
+        if let ([n], [.., m, 1]) = (source, shape)
             && n == m
             && !value.along_lanes
         {
@@ -281,7 +280,7 @@ impl Walk<'_> {
             return;
         }
         let tail = |s: &[i64]| s.iter().rev().copied().find(|&n| n != 1).unwrap_or(1);
-        if same || source.len().max(shape.len()) <= 2 && r == 1 && tail(&source) == tail(shape) {
+        if same || source.len().max(shape.len()) <= 2 && r == 1 && tail(source) == tail(shape) {
             self.known[result.index()] = Known::Vector(value);
             return;
         }
@@ -346,7 +345,7 @@ impl Walk<'_> {
         let shape = self.shape(result);
         let bits = self.bits(result);
         let dimension = self.module.integer_attribute(op, "dimension").unwrap_or(0);
-        let [rows, columns] = Self::registers(&shape, bits);
+        let [rows, columns] = Self::registers(shape, bits);
         let values: Vec<_> = (self.module.operands(op).iter())
             .map(|&value| self.vector(value))
             .collect();
@@ -399,7 +398,7 @@ impl Walk<'_> {
             .unwrap_or_else(|| vec![source.len() as i64 - 1]);
         let rank = source.len() as i64;
         let mut out = (*value).clone();
-        let [full_rows, full_columns] = Self::registers(&source, value.bits);
+        let [full_rows, full_columns] = Self::registers(source, value.bits);
         if dims.contains(&(rank - 1)) {
             let masked = source.last().is_some_and(|n| n % 128 != 0);
             let mut wide = out.clone();
@@ -435,13 +434,13 @@ impl Walk<'_> {
         let (a, b, c) = (operands[0], operands[1], operands[2]);
         let (lhs, rhs) = (self.vector(a), self.vector(b));
         let result = self.shape(self.module.results(op)[0]);
-        let [m, n] = match result[..] {
+        let [m, n] = match *result {
             [.., m, n] => [m, n],
             _ => [1, 1],
         };
-        let (transpose_lhs, transpose_rhs) = transposed(self.module, op);
+        let [transpose_lhs, transpose_rhs] = self.usage.transposed(op);
         let left = self.shape(a);
-        let k = match (left.as_slice(), transpose_lhs) {
+        let k = match (left, transpose_lhs) {
             ([.., k, _], true) | ([.., k], false) => *k,
             _ => 1,
         };
