@@ -161,11 +161,9 @@ impl Args {
     pub(crate) fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
         let [forward, backward] = self.schedule.blocks(Sizes::of_head)?;
         Ok(Schedule {
-            forward: forward.unwrap_or(chosen.forward),
-            backward: backward.unwrap_or(chosen.backward),
             strategy: self.schedule.strategy.0.unwrap_or(chosen.strategy),
             chunk_columns: (self.chunk_columns).map_or(chosen.chunk_columns, |n| n as usize),
-            ..chosen
+            ..chosen.in_blocks(forward, backward)
         })
     }
 

@@ -204,10 +204,8 @@ impl Case {
     /// The schedule, with the sizes that the case asks for.
     pub(super) fn cut(&self, schedule: Schedule) -> Schedule {
         Schedule {
-            forward: self.blocks.unwrap_or(schedule.forward),
-            backward: self.blocks.unwrap_or(schedule.backward),
             chunk_columns: self.chunk_columns.unwrap_or(schedule.chunk_columns),
-            ..schedule
+            ..schedule.in_blocks(self.blocks, self.blocks)
         }
     }
 

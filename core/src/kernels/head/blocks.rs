@@ -120,6 +120,18 @@ pub struct Lazy {
 }
 
 impl Schedule {
+    /// The same in blocks that are given; those of `dx` are then like the others of the backward pass.
+    #[must_use]
+    pub fn in_blocks(self, forward: Option<Blocks>, backward: Option<Blocks>) -> Self {
+        let of_pass = |Blocks { b, h, .. }| DxBlocks { b, h };
+        Self {
+            forward: forward.unwrap_or(self.forward),
+            backward: backward.unwrap_or(self.backward),
+            dx: (self.dx).map(|dx| backward.map_or(dx, of_pass)),
+            ..self
+        }
+    }
+
     /// Checks that every part is at least 1 and small enough to round sizes up to it.
     pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self {
@@ -482,6 +494,8 @@ mod tests {
                     let head = Head::new(dims, dtype, None, HeadOptions::default()).unwrap();
                     let schedule = Schedule::for_cache(&head, &Cache::of_two_megabytes(threads));
                     schedule.check().unwrap();
+                    let given = Some(Blocks { b: 7, h: 5, v: 3 });
+                    schedule.in_blocks(None, given).check().unwrap();
                     let of_thread = tokens.div_ceil(threads);
                     let forward = threads > 1 && of_thread < FEW_ROWS;
                     assert_eq!(schedule.split == Split::Columns, forward);
