@@ -80,6 +80,28 @@ fn matmul(m: usize, k: usize, n: usize) -> Module {
     probe(&[&lhs, &rhs, &out], &body)
 }
 
+/// Four products of `256 x k` and `k x 128`, each added to the same sum in a memory.
+fn sums_of_products(k: usize) -> Module {
+    let (lhs, rhs, sum) = (
+        format!("256x{k}xbf16"),
+        format!("{k}x128xbf16"),
+        "256x128xf32",
+    );
+    let mut body = load("%0", 0, &lhs) + &load("%1", 1, &rhs);
+    body += &format!("    %cst = arith.constant dense<0.000000e+00> : vector<{sum}>\n");
+    for i in 0..4 {
+        body += &format!(
+            "    %p{i} = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+             [0, 0, 1, 1], [], []>, number = {i} : i32}} : \
+             vector<{lhs}>, vector<{rhs}>, vector<{sum}> -> vector<{sum}>\n"
+        );
+        body += &load(&format!("%s{i}"), 2, sum);
+        body += &format!("    %t{i} = arith.addf %s{i}, %p{i} : vector<{sum}>\n");
+        body += &store(&format!("%t{i}"), 2, sum);
+    }
+    probe(&[&lhs, &rhs, sum], &body)
+}
+
 fn exp() -> Module {
     let shape = "1024x1024xf32";
     let exp = format!("    %1 = math.exp %0 : vector<{shape}>\n");
@@ -99,6 +121,20 @@ fn products_take_the_rate_of_the_units_and_a_latency() {
         [8371.0, 8396.0, 8406.0, 2325.0, 2338.0],
         0.06,
     );
+}
+
+#[test]
+fn a_sum_of_products_side_by_side_is_stored_once() {
+    let stores = |k, name: &str| {
+        let machine = Machine::new(TARGETS.iter().find(|target| target.name == name).unwrap());
+        let schedule = schedule(&sums_of_products(k), &machine).unwrap();
+        schedule.kinds[0].schedule.slots(Unit::Store) / 32.0
+    };
+    // libtpu stores the sum once for as many products as there are units and none of them takes several.
+    assert_eq!(stores(128, "v5e"), 1.0);
+    assert_eq!(stores(256, "v5e"), 2.0);
+    assert_eq!(stores(512, "v5e"), 4.0);
+    assert_eq!(stores(256, "v7x"), 2.0);
 }
 
 #[test]

@@ -24,9 +24,11 @@ mod memory;
 mod operations;
 mod repeats;
 mod scalars;
+mod turns;
 
 use known::Remembered;
 use repeats::Repeats;
+use turns::Turn;
 
 /// What a value is known to be.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ struct Stored {
     size: Vec<i64>,
     end: f64,
     value: Rc<Vector>,
+    /// The turn of the matrix units in which it was.
+    turn: usize,
 }
 
 /// A kernel at one grid step after the other.
@@ -76,6 +80,11 @@ pub(super) struct Walk<'m> {
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
     repeats: Repeats<'m>,
+    turn: Turn,
+    /// The operations that follow in the block.
+    rest: &'m [Op],
+    /// How many follow, and the one itself, when the last store comes that another one left out relies on.
+    overwritten_until: usize,
     runs: &'m Runs,
     memo: &'m Memo,
     /// How the block is to be remembered, if it is.
@@ -110,6 +119,9 @@ impl<'m> Walk<'m> {
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
+            turn: Turn::default(),
+            rest: &[],
+            overwritten_until: usize::MAX,
             runs: &code.runs,
             memo,
             remembered: None,
@@ -184,8 +196,9 @@ impl<'m> Walk<'m> {
                 next = run.ops.end;
                 continue;
             }
-            self.solved_up_to(next);
+            self.solved_up_to(next, ops.len() - next);
             next += 1;
+            self.rest = &ops[next..];
             if self.dead(op) || self.repeated(op) {
                 continue;
             }
@@ -228,6 +241,8 @@ impl<'m> Walk<'m> {
         self.block.next();
         self.stored.clear();
         self.repeats.clear();
+        self.turn = Turn::default();
+        self.overwritten_until = usize::MAX;
         let remembered = self.remembered.take();
         self.solved(remembered, region);
         self.done.regions.extend(region);

@@ -65,16 +65,18 @@ impl Walk<'_> {
         key.finish()
     }
 
-    /// The block has been scheduled up to before operation `next`: keeps the schedule so far if that is a beginning to be
-    /// remembered.
-    pub(super) fn solved_up_to(&mut self, next: usize) {
+    /// The block has been scheduled up to before operation `next`, which `rest` follow with it: keeps the schedule so far if
+    /// that is a beginning to be remembered, and nothing was left out for what follows.
+    pub(super) fn solved_up_to(&mut self, next: usize, rest: usize) {
         let Some(Remembered {
             beginnings, reads, ..
         }) = &mut self.remembered
         else {
             return;
         };
-        if let Some((_, key)) = beginnings.pop_if(|&mut (end, _)| end == next) {
+        if let Some((_, key)) = beginnings.pop_if(|&mut (end, _)| end == next)
+            && rest < self.overwritten_until
+        {
             let reads = reads.clone();
             let region = self.region();
             self.memo.insert(key, Solved { region, reads });

@@ -70,7 +70,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Operands of a group, by the sizes that some operations carry; none of a group that is not there.
-    fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
+    pub(super) fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
         let sizes = match self.module.attribute_kind_of(op, "operandSegmentSizes")? {
             AttributeKind::DenseArray { values, .. } => values,
             _ => return None,
@@ -84,7 +84,7 @@ impl<'m> Walk<'m> {
     }
 
     /// The memory and indices of a load or store; the value is operand `skip - 1` of a store.
-    fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
+    pub(super) fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
         match (self.segment(op, skip), self.segment(op, skip + 1)) {
             (Some(memory), Some(indices)) => (memory[0], indices),
             _ => {
@@ -140,7 +140,9 @@ impl<'m> Walk<'m> {
                 }),
             });
             if let Some(mut value) = value {
-                if !self.forwarded[view.root] {
+                if !self.forwarded[view.root]
+                    && last.is_none_or(|part| part.turn != self.turn.number)
+                {
                     value = Rc::new(self.block.reload(&value));
                 }
                 self.known[result.index()] = Known::Vector(value);
@@ -191,22 +193,21 @@ impl<'m> Walk<'m> {
         let Some(view) = self.view_of(memory) else {
             return;
         };
-        let end = match self.forwarded[view.root] {
-            true => {
-                vector = Rc::new(self.block.keep(&vector));
-                self.block.all_ready(&vector)
-            }
-            false => {
-                let [rows, columns] = Self::registers(shape, bits);
-                // Single rows are stored eight registers of columns at a time.
-                let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
-                let stores = if one_row {
-                    columns.div_ceil(8) as f64 / columns as f64
-                } else {
-                    1.0
-                };
-                self.block.store(&vector, rows, columns, stores)
-            }
+        let end = if self.forwarded[view.root] {
+            vector = Rc::new(self.block.keep(&vector));
+            self.block.all_ready(&vector)
+        } else if self.overwritten(op) {
+            self.block.all_ready(&vector)
+        } else {
+            let [rows, columns] = Self::registers(shape, bits);
+            // Single rows are stored eight registers of columns at a time.
+            let one_row = shape.iter().rev().skip(1).all(|&n| n == 1) && bits == 32;
+            let stores = if one_row {
+                columns.div_ceil(8) as f64 / columns as f64
+            } else {
+                1.0
+            };
+            self.block.store(&vector, rows, columns, stores)
         };
         let place = self.part(&view, indices, shape);
         self.repeats.written();
@@ -219,6 +220,7 @@ impl<'m> Walk<'m> {
                     size,
                     end,
                     value: vector,
+                    turn: self.turn.number,
                 });
             }
             None => stored.clear(),

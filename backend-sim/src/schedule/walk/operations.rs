@@ -429,48 +429,55 @@ impl Walk<'_> {
         }
     }
 
-    fn matmul(&mut self, op: Op) {
+    /// What the units do in a product.
+    pub(super) fn product(&self, op: Op) -> Product {
         let operands = self.module.operands(op);
-        let (a, b, c) = (operands[0], operands[1], operands[2]);
-        let (lhs, rhs) = (self.vector(a), self.vector(b));
         let result = self.shape(self.module.results(op)[0]);
         let [m, n] = match *result {
             [.., m, n] => [m, n],
             _ => [1, 1],
         };
         let [transpose_lhs, transpose_rhs] = self.usage.transposed(op);
-        let left = self.shape(a);
+        let left = self.shape(operands[0]);
         let k = match (left, transpose_lhs) {
             ([.., k, _], true) | ([.., k], false) => *k,
             _ => 1,
         };
-        let both_bf16 = lhs.bits < 32 && rhs.bits < 32;
+        let [lhs_bits, rhs_bits] = [operands[0], operands[1]].map(|value| self.bits(value));
         let precision = self
             .module
             .attribute_of(op, "precision")
             .and_then(|attribute| ContractPrecision::read(self.module, attribute));
         let target = self.machine.target;
         let passes = match precision {
-            _ if both_bf16 => 1,
-            Some(ContractPrecision::Fp32) if lhs.bits == 32 && rhs.bits == 32 => {
+            _ if lhs_bits < 32 && rhs_bits < 32 => 1,
+            Some(ContractPrecision::Fp32) if lhs_bits == 32 && rhs_bits == 32 => {
                 target.f32_highest_passes.value
             }
             Some(ContractPrecision::Bf16x3) => target.f32_high_passes.value,
             _ => target.f32_default_passes.value,
         };
-        let accumulate = !matches!(
-            self.module.definition(c),
-            ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
-        );
         let size = |n: i64| usize::try_from(n).unwrap_or(1);
-        let product = Product {
+        Product {
             m: size(m),
             k: size(k),
             n: size(n),
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
-        };
+        }
+    }
+
+    fn matmul(&mut self, op: Op) {
+        let operands = self.module.operands(op);
+        let (a, b, c) = (operands[0], operands[1], operands[2]);
+        let (lhs, rhs) = (self.vector(a), self.vector(b));
+        let accumulate = !matches!(
+            self.module.definition(c),
+            ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
+        );
+        let product = self.product(op);
+        self.turn.take(self.machine, &product);
         let mut out = self.block.product(&lhs, &rhs, &product);
         if accumulate {
             let acc = self.vector(c);

@@ -1,0 +1,82 @@
+//! Turns of the matrix units: products that run side by side, each on a unit of its own.
+//!
+//! Where a product keeps only some of the units busy, the compiler lets the next ones take the others, and what reads their results goes
+//! side by side as well. A sum that each of them loads, adds to and stores is then loaded and stored once for all of them.
+
+use tilecast_tpu::mosaic::{Op, Value};
+
+use super::super::block::Product;
+use super::super::unit::Machine;
+use super::Walk;
+
+/// The turn of the last product.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Turn {
+    /// Its number in the block.
+    pub(super) number: usize,
+    /// Blocks of weights that it has.
+    blocks: f64,
+}
+
+impl Turn {
+    /// Goes on to the turn of a product.
+    pub(super) fn take(&mut self, machine: &Machine, product: &Product) {
+        let target = machine.target;
+        let tiles = |n: usize| n.div_ceil(target.mxu_dim.value) as f64;
+        let blocks = tiles(product.k) * tiles(product.n) * product.passes;
+        self.blocks += blocks;
+        if self.blocks > target.mxu_count.value as f64 {
+            self.number += 1;
+            self.blocks = blocks;
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Whether what an operation stores is stored over in the same turn, and read before only by what gets it from registers.
+    pub(super) fn overwritten(&mut self, store: Op) -> bool {
+        let (memory, at) = self.place(store, 1);
+        let shape = self.shape(self.module.operands(store)[0]);
+        let mut turn = self.turn;
+        for (i, &op) in self.rest.iter().enumerate() {
+            let operands = self.module.operands(op);
+            if self.module.op_name(op) == "tpu.matmul" {
+                turn.take(self.machine, &self.product(op));
+            }
+            if turn.number != self.turn.number || self.module.entry(op, 0).is_some() {
+                return false;
+            }
+            if !operands.contains(&memory) {
+                continue;
+            }
+            let (indices, value, stores) = match self.module.op_name(op) {
+                "vector.load" | "tpu.vector_load" => {
+                    (self.place(op, 0).1, self.module.results(op)[0], false)
+                }
+                "vector.store" | "tpu.vector_store" => (self.place(op, 1).1, operands[0], true),
+                _ => return false,
+            };
+            // What has a mask may leave a part as it was.
+            let masked = self.segment(op, if stores { 3 } else { 2 });
+            if masked.is_some_and(|mask| !mask.is_empty())
+                || self.shape(value) != shape
+                || !self.same(indices, at)
+            {
+                return false;
+            }
+            if stores {
+                self.overwritten_until = self.overwritten_until.min(self.rest.len() - i);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether indices are the same.
+    fn same(&self, indices: &[Value], others: &[Value]) -> bool {
+        let known = |value| self.scalar(value);
+        indices.len() == others.len()
+            && (indices.iter().zip(others))
+                .all(|(&a, &b)| a == b || known(a).is_some_and(|a| known(b) == Some(a)))
+    }
+}
