@@ -68,7 +68,14 @@ fn refit(target: &'static Target, text: &mut String) -> Result<(), Box<dyn Error
     println!("{target}: {} points, error {before:.4}", samples.len());
     for step in STEPS {
         for (i, &(name, first)) in start.iter().enumerate() {
-            best = descend(&mut machine, i, bounds(name, first), step, best, &samples)?;
+            best = descend(
+                &mut machine,
+                i,
+                bounds(target, name, first),
+                step,
+                best,
+                &samples,
+            )?;
         }
         println!("{target}: steps of {step}: error {best:.4}");
     }
@@ -87,7 +94,14 @@ struct Bounds {
     unit: f64,
 }
 
-fn bounds(name: &str, first: f64) -> Bounds {
+fn bounds(target: &Target, name: &str, first: f64) -> Bounds {
+    let slots = match name {
+        "valu_slots" => target.valu_slots.value,
+        "pop_slots" => target.result_pops_per_cycle.value,
+        "load_slots" => target.vector_loads_per_cycle.value,
+        "store_slots" => target.vector_stores_per_cycle.value,
+        _ => 0,
+    };
     let kind = name.split('_').next_back().unwrap_or(name);
     match (name.starts_with("step_"), kind) {
         // A part of a sum, of either sign.
@@ -99,7 +113,7 @@ fn bounds(name: &str, first: f64) -> Bounds {
         // A unit is never faster than it is.
         (false, "slots") => Bounds {
             least: f64::MIN_POSITIVE,
-            most: first,
+            most: first.max(slots as f64),
             unit: 0.5,
         },
         _ => Bounds {

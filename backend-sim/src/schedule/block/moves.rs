@@ -81,6 +81,30 @@ impl Block<'_> {
         out
     }
 
+    /// A reduction to one element: registers are combined first, then the lanes of what is left, then its 8 sublanes, in 3 rotations.
+    pub(crate) fn reduce_all(&mut self, input: &Vector, masked: bool) -> Vector {
+        let mut out = Vector::new(1, 1, input.bits, 0.0);
+        out.along_lanes = true;
+        let mut combined = 0.0_f64;
+        for group in input.groups() {
+            let first = group.index == 0 && !masked;
+            let span = self.combine(
+                input,
+                &group,
+                group.registers() - f64::from(u8::from(first)),
+            );
+            combined = combined.max(span.end);
+        }
+        let depth = (input.registers() as f64).log2().ceil() * self.machine.valu_latency;
+        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        let across = self.timeline.take(Unit::Xlu, combined + depth, hold);
+        let popped = self.pop(across.start + self.machine.reduce_latency, 1.0);
+        let span = self.timeline.take(Unit::Valu, popped, 6.0);
+        out.ready[0] = span.end.max(popped + 6.0 * DEPENDENT);
+        self.hold(&mut out);
+        out
+    }
+
     /// `valu` operations on a group of registers that are combined with others.
     fn combine(&mut self, input: &Vector, part: &Group, valu: f64) -> Span {
         let ready = self.ready(input, part.row_range(), part.column_range());

@@ -161,6 +161,7 @@ impl<'m> Walk<'m> {
         }
         let packed = bits < 32;
         let columns_of_elements = shape.last().copied().unwrap_or(1);
+        let row = self.shape(memory).last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
             // The halves of a register lie one after the other.
             true if columns_of_elements <= 128 => (1.0, 0.0),
@@ -169,10 +170,7 @@ impl<'m> Walk<'m> {
                     true => self.machine.transposed_loads(),
                     false => self.machine.half_tile_loads(),
                 };
-                (
-                    loads,
-                    valu + self.machine.combined_halves(columns_of_elements),
-                )
+                (loads, valu + self.machine.combined_halves(row))
             }
             false => (1.0, 0.0),
         };

@@ -399,8 +399,15 @@ impl Walk<'_> {
         let rank = source.len() as i64;
         let mut out = (*value).clone();
         let [full_rows, full_columns] = Self::registers(source, value.bits);
-        if dims.contains(&(rank - 1)) {
-            let masked = source.last().is_some_and(|n| n % 128 != 0);
+        let masked = source.last().is_some_and(|n| n % 128 != 0);
+        let one = (0..rank).all(|dim| dims.contains(&dim) || source[dim as usize] == 1);
+        let [of_rows, of_lanes] = [rank - 2, rank - 1].map(|dim| dims.contains(&dim));
+        if one && of_rows && of_lanes {
+            out = self.block.reduce_all(&value, masked);
+            self.reduced(op, out);
+            return;
+        }
+        if of_lanes {
             let mut wide = out.clone();
             if wide.columns.registers == 1 && full_columns > 1 {
                 let shape = Vector::new(wide.rows.registers, full_columns, wide.bits, 0.0);
@@ -410,7 +417,7 @@ impl Walk<'_> {
         }
         if dims.iter().any(|&dim| dim < rank - 1) {
             let lead: i64 = source.iter().rev().skip(2).product();
-            let kept = match dims.contains(&(rank - 2)) {
+            let kept = match of_rows {
                 true if rank >= 2 => usize::try_from(lead.max(1)).unwrap_or(1),
                 _ => full_rows / usize::try_from(lead.max(1)).unwrap_or(1),
             };
@@ -421,6 +428,10 @@ impl Walk<'_> {
             };
             out = self.block.reduce_rows(&out, kept.max(1));
         }
+        self.reduced(op, out);
+    }
+
+    fn reduced(&mut self, op: Op, out: Vector) {
         // The accumulator is a constant in every kernel; where it is not, one more operation.
         let result = self.module.results(op)[0];
         match self.module.value_kind(result).shape() {
