@@ -24,8 +24,17 @@ const STEPS: [f64; 6] = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02];
 const OUTLIER: f64 = 0.2;
 const OUTLIER_WEIGHT: f64 = 0.3;
 
+/// Figures that stay as they are: they are near what schedules of single operations say, and a fit to whole kernels would have
+/// them stand for what the model lacks.
+const HELD: [&str; 4] = [
+    "valu_latency",
+    "eup_latency",
+    "reduce_latency",
+    "spill_cycles",
+];
+
 /// The least by which a step must lower the error to be taken.
-const LEAST_GAIN: f64 = 1e-5;
+const LEAST_GAIN: f64 = 1e-4;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -68,6 +77,9 @@ fn refit(target: &'static Target, text: &mut String) -> Result<(), Box<dyn Error
     println!("{target}: {} points, error {before:.4}", samples.len());
     for step in STEPS {
         for (i, &(name, first)) in start.iter().enumerate() {
+            if HELD.contains(&name) {
+                continue;
+            }
             best = descend(
                 &mut machine,
                 i,

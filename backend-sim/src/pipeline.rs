@@ -169,7 +169,7 @@ impl<'a> Pipeline<'a> {
             windows,
             bodies: bodies.collect(),
             entry: 0.0,
-            around,
+            around: machine.idle * around,
             copies: Copies::new(machine.target, grid.cores),
         }
     }

@@ -149,7 +149,12 @@ impl KernelSchedule {
             .sum();
         // A pipeline of several steps starts with one that only fetches and ends with one that only writes.
         let count: u64 = self.kinds.iter().map(|kind| kind.times).sum();
-        steps + if count > 1 { 2.0 * around } else { 0.0 }
+        steps
+            + if count > 1 {
+                2.0 * machine.idle * around
+            } else {
+                0.0
+            }
     }
 
     /// Cycles around the body of a step.
