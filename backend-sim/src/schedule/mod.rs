@@ -149,12 +149,8 @@ impl KernelSchedule {
             .sum();
         // A pipeline of several steps starts with one that only fetches and ends with one that only writes.
         let count: u64 = self.kinds.iter().map(|kind| kind.times).sum();
-        steps
-            + if count > 1 {
-                2.0 * machine.idle * around
-            } else {
-                0.0
-            }
+        let idle = if count > 1 { 2.0 } else { 0.0 };
+        steps + idle * machine.idle * around
     }
 
     /// Cycles around the body of a step.

@@ -134,7 +134,10 @@ fn a_sum_of_products_side_by_side_is_stored_once() {
     assert_eq!(stores(128, "v5e"), 1.0);
     assert_eq!(stores(256, "v5e"), 2.0);
     assert_eq!(stores(512, "v5e"), 4.0);
-    assert_eq!(stores(256, "v7x"), 2.0);
+    assert_eq!(stores(256, "v6e"), 2.0);
+    assert_eq!(stores(512, "v6e"), 4.0);
+    // Here a product keeps to one unit.
+    assert_eq!(stores(512, "v7x"), 2.0);
 }
 
 #[test]

@@ -23,7 +23,12 @@ impl Turn {
     pub(super) fn take(&mut self, machine: &Machine, product: &Product) {
         let target = machine.target;
         let tiles = |n: usize| n.div_ceil(target.mxu_dim.value) as f64;
-        let blocks = tiles(product.k) * tiles(product.n) * product.passes;
+        // Units that sum over blocks of the contraction take them one after the other.
+        let parts = match machine.accumulates() {
+            true => 1.0,
+            false => tiles(product.k) * product.passes,
+        };
+        let blocks = parts * tiles(product.n);
         self.blocks += blocks;
         if self.blocks > target.mxu_count.value as f64 {
             self.number += 1;
