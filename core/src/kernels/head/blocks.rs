@@ -262,7 +262,8 @@ impl Cores {
 }
 
 /// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
-/// hidden blocks, and those of `V` among the column blocks: with such blocks no column has to be masked.
+/// hidden blocks, and those of `V` among the column blocks: with such blocks no column has to be masked. Where none
+/// divides it, three quarters of a power of two are column blocks as well if they overhang the vocabulary by less.
 pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
     let lanes = target.lanes.value;
     let powers = |size: usize, largest: usize| {
@@ -281,7 +282,17 @@ pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
         hidden.push(head.hidden);
     }
     let mut columns: Vec<usize> = powers(head.vocab, 8192).collect();
-    columns.extend(divisors(head.vocab, 8192).filter(|v| !v.is_power_of_two()));
+    let dividing: Vec<usize> = divisors(head.vocab, 8192).collect();
+    if !dividing.iter().any(|&v| v > lanes) {
+        let three_quarters = |&power: &usize| {
+            let v = power / 4 * 3;
+            let padded = |v| head.vocab.next_multiple_of(v);
+            (v.is_multiple_of(lanes) && padded(v) < padded(power)).then_some(v)
+        };
+        let more: Vec<usize> = columns.iter().filter_map(three_quarters).collect();
+        columns.extend(more);
+    }
+    columns.extend(dividing.into_iter().filter(|v| !v.is_power_of_two()));
     columns.sort_unstable();
     let mut found = Vec::new();
     for b in powers(head.tokens, 8192) {
@@ -450,9 +461,14 @@ mod tests {
     }
 
     #[test]
-    fn column_blocks_that_divide_the_vocabulary_are_candidates() {
+    fn column_blocks_that_overhang_the_vocabulary_by_less_are_candidates() {
         let target = &crate::target::TARGETS[0];
-        for (vocab, divisors) in [(128_256, &[384, 768][..]), (32_768, &[])] {
+        // 384 and 768 divide 128,256. No multiple of 128 but itself divides 1187 x 128 = 151,936.
+        for (vocab, others) in [
+            (128_256, &[384, 768][..]),
+            (151_936, &[768, 1536, 3072, 6144]),
+            (32_768, &[]),
+        ] {
             let head = [1024, 512, vocab];
             let head = Head::new(head, DType::Bf16, None, HeadOptions::default()).unwrap();
             let found = candidates(&head, target);
@@ -461,7 +477,7 @@ mod tests {
                 .filter(|blocks| (blocks.b, blocks.h) == (128, 512));
             let columns: Vec<usize> = columns.map(|blocks| blocks.v).collect();
             let powers = [128, 256, 512, 1024, 2048, 4096, 8192];
-            let mut all = [&powers, divisors].concat();
+            let mut all = [&powers, others].concat();
             all.sort_unstable();
             assert_eq!(columns, all, "V = {vocab}");
         }
