@@ -141,18 +141,6 @@ pub struct KernelSchedule {
 }
 
 impl KernelSchedule {
-    /// Cycles of all steps, copies not waited for.
-    pub fn cycles(&self, machine: &Machine) -> f64 {
-        let around = self.step_cycles(machine);
-        let steps: f64 = (self.kinds.iter())
-            .map(|kind| kind.times as f64 * (kind.schedule.cycles(machine) + around))
-            .sum();
-        // A pipeline of several steps starts with one that only fetches and ends with one that only writes.
-        let count: u64 = self.kinds.iter().map(|kind| kind.times).sum();
-        let idle = if count > 1 { 2.0 } else { 0.0 };
-        steps + idle * machine.idle * around
-    }
-
     /// Cycles around the body of a step.
     pub fn step_cycles(&self, machine: &Machine) -> f64 {
         let [fixed, window, axis, prefetched] = machine.step_cycles;

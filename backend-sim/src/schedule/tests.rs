@@ -52,7 +52,8 @@ fn cycles(module: &Module) -> [f64; 5] {
     ["v4", "v5e", "v5p", "v6e", "v7x"].map(|name| {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
         let machine = Machine::new(target);
-        schedule(module, &machine).unwrap().cycles(&machine)
+        let kernel = schedule(module, &machine).unwrap();
+        kernel.kinds[0].schedule.cycles(&machine)
     })
 }
 
@@ -307,8 +308,9 @@ fn what_passes_by_an_exception_takes_no_time_but_room_for_its_spills() {
         let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
         let module = probe(&[shape, shape, "256x256xf32", "512x256xf32"], &body);
         let kernel = schedule(&module, &machine).unwrap();
-        assert_eq!(kernel.kinds[0].schedule.exceptions, 1);
-        (kernel.cycles(&machine), kernel.registers())
+        let step = &kernel.kinds[0].schedule;
+        assert_eq!(step.exceptions, 1);
+        (step.cycles(&machine), kernel.registers())
     };
     // An exact product, whose operands are split into parts that wait for their passes.
     let product = load("%2", 1, shape)

@@ -322,8 +322,11 @@ impl<'m> Walk<'m> {
     }
 
     fn set(&mut self, op: Op, vector: Vector) {
-        let result = self.module.results(op)[0];
-        self.known[result.index()] = Known::Vector(Rc::new(vector));
+        self.made(self.module.results(op)[0], vector);
+    }
+
+    fn made(&mut self, value: ir::Value, vector: Vector) {
+        self.known[value.index()] = Known::Vector(Rc::new(vector));
     }
 
     /// Bits of an element; masks are kept per 32-bit element.

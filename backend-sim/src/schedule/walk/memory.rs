@@ -11,14 +11,29 @@ use super::super::vector::{Fetch, Vector};
 use super::super::{Direction, Transfer};
 use super::{Known, Stored, View, Walk};
 
+/// A load or store.
+#[derive(Debug)]
+pub(super) struct Access<'m> {
+    pub(super) stores: bool,
+    pub(super) memory: ir::Value,
+    pub(super) indices: &'m [ir::Value],
+    /// What is loaded or stored.
+    pub(super) value: ir::Value,
+    /// Whether all of a part of the memory is, each element in its place.
+    pub(super) whole: bool,
+}
+
 impl<'m> Walk<'m> {
     /// Schedules an operation on memory. False if it is none.
     pub(super) fn memory_op(&mut self, op: Op) -> bool {
+        if let Some(access) = self.access(op) {
+            match access.stores {
+                true => self.store(&access),
+                false => self.load(&access),
+            }
+            return true;
+        }
         match self.module.op_name(op) {
-            "vector.load" | "tpu.load" | "tpu.vector_load" | "tpu.strided_load"
-            | "tpu.shuffled_load" => self.load(op),
-            "vector.store" | "tpu.vector_store" | "tpu.store" | "tpu.strided_store"
-            | "tpu.shuffled_store" => self.store(op),
             "memref.load" => {
                 let result = self.module.results(op)[0];
                 self.known[result.index()] = Known::Scalar(self.prefetched(op));
@@ -47,6 +62,31 @@ impl<'m> Walk<'m> {
         true
     }
 
+    /// What an operation loads or stores; none if it does neither.
+    pub(super) fn access(&self, op: Op) -> Option<Access<'m>> {
+        let (stores, plain) = match self.module.op_name(op) {
+            "vector.load" | "tpu.vector_load" => (false, true),
+            "tpu.load" | "tpu.strided_load" | "tpu.shuffled_load" => (false, false),
+            "vector.store" | "tpu.vector_store" => (true, true),
+            "tpu.store" | "tpu.strided_store" | "tpu.shuffled_store" => (true, false),
+            _ => return None,
+        };
+        let group = usize::from(stores);
+        let (memory, indices) = self.place(op, group);
+        // What has a mask may leave a part as it was.
+        let mask = self.segment(op, group + 2).unwrap_or_default();
+        Some(Access {
+            stores,
+            memory,
+            indices,
+            value: match stores {
+                true => self.module.operands(op)[0],
+                false => self.module.results(op)[0],
+            },
+            whole: plain && mask.is_empty(),
+        })
+    }
+
     /// The element of a prefetched scalar that is loaded.
     pub(super) fn prefetched(&self, op: Op) -> Option<i64> {
         let operands = self.module.operands(op);
@@ -70,7 +110,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Operands of a group, by the sizes that some operations carry; none of a group that is not there.
-    pub(super) fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
+    fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
         let sizes = match self.module.attribute_kind_of(op, "operandSegmentSizes")? {
             AttributeKind::DenseArray { values, .. } => values,
             _ => return None,
@@ -84,7 +124,7 @@ impl<'m> Walk<'m> {
     }
 
     /// The memory and indices of a load or store; the value is operand `skip - 1` of a store.
-    pub(super) fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
+    fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
         match (self.segment(op, skip), self.segment(op, skip + 1)) {
             (Some(memory), Some(indices)) => (memory[0], indices),
             _ => {
@@ -115,14 +155,18 @@ impl<'m> Walk<'m> {
         Some((start, size))
     }
 
-    fn load(&mut self, op: Op) {
-        let result = self.module.results(op)[0];
-        let (memory, indices) = self.place(op, 0);
+    fn load(&mut self, access: &Access<'_>) {
+        let &Access {
+            memory,
+            indices,
+            value: result,
+            ..
+        } = access;
         let shape = self.shape(result);
         let bits = self.bits(result);
         let [rows, columns] = Self::registers(shape, bits);
         let Some(view) = self.view_of(memory) else {
-            self.set(op, Vector::new(rows, columns, bits, 0.0));
+            self.made(result, Vector::new(rows, columns, bits, 0.0));
             return;
         };
         let place = self.part(&view, indices, shape);
@@ -175,13 +219,16 @@ impl<'m> Walk<'m> {
             false => (1.0, 0.0),
         };
         self.reads(view.root);
-        self.set(op, out.in_memory(Fetch { ready, loads, valu }));
+        self.made(result, out.in_memory(Fetch { ready, loads, valu }));
     }
 
-    fn store(&mut self, op: Op) {
-        let operands = self.module.operands(op);
-        let value = operands[0];
-        let (memory, indices) = self.place(op, 1);
+    fn store(&mut self, access: &Access<'_>) {
+        let &Access {
+            memory,
+            indices,
+            value,
+            ..
+        } = access;
         let shape = self.shape(value);
         let bits = self.bits(value);
         let mut vector = self.vector(value);
@@ -194,7 +241,7 @@ impl<'m> Walk<'m> {
         let end = if self.forwarded[view.root] {
             vector = Rc::new(self.block.keep(&vector));
             self.block.all_ready(&vector)
-        } else if self.overwritten(op) {
+        } else if self.overwritten(access) {
             self.block.all_ready(&vector)
         } else {
             let [rows, columns] = Self::registers(shape, bits);

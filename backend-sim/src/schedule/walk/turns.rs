@@ -3,11 +3,12 @@
 //! Where a product keeps only some of the units busy, the compiler lets the next ones take the others, and what reads their results goes
 //! side by side as well. A sum that each of them loads, adds to and stores is then loaded and stored once for all of them.
 
-use tilecast_tpu::mosaic::{Op, Value};
+use tilecast_tpu::mosaic::Value;
 
 use super::super::block::Product;
 use super::super::unit::Machine;
 use super::Walk;
+use super::memory::Access;
 
 /// The turn of the last product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,38 +39,28 @@ impl Turn {
 }
 
 impl Walk<'_> {
-    /// Whether what an operation stores is stored over in the same turn, and read before only by what gets it from registers.
-    pub(super) fn overwritten(&mut self, store: Op) -> bool {
-        let (memory, at) = self.place(store, 1);
-        let shape = self.shape(self.module.operands(store)[0]);
+    /// Whether what is stored is stored over in the same turn, and read before only by what gets it from registers.
+    pub(super) fn overwritten(&mut self, store: &Access<'_>) -> bool {
+        let shape = self.shape(store.value);
         let mut turn = self.turn;
         for (i, &op) in self.rest.iter().enumerate() {
-            let operands = self.module.operands(op);
             if self.module.op_name(op) == "tpu.matmul" {
                 turn.take(self.machine, &self.product(op));
             }
             if turn.number != self.turn.number || self.module.entry(op, 0).is_some() {
                 return false;
             }
-            if !operands.contains(&memory) {
+            if !self.module.operands(op).contains(&store.memory) {
                 continue;
             }
-            let (indices, value, stores) = match self.module.op_name(op) {
-                "vector.load" | "tpu.vector_load" => {
-                    (self.place(op, 0).1, self.module.results(op)[0], false)
-                }
-                "vector.store" | "tpu.vector_store" => (self.place(op, 1).1, operands[0], true),
-                _ => return false,
-            };
-            // What has a mask may leave a part as it was.
-            let masked = self.segment(op, if stores { 3 } else { 2 });
-            if masked.is_some_and(|mask| !mask.is_empty())
-                || self.shape(value) != shape
-                || !self.same(indices, at)
-            {
+            let Some(next) = self.access(op).filter(|next| {
+                next.whole
+                    && self.shape(next.value) == shape
+                    && self.same(next.indices, store.indices)
+            }) else {
                 return false;
-            }
-            if stores {
+            };
+            if next.stores {
                 self.overwritten_until = self.overwritten_until.min(self.rest.len() - i);
                 return true;
             }
