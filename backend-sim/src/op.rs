@@ -266,6 +266,15 @@ impl<P: Problem> Request<P> {
         }
     }
 
+    /// Passes of the matrix units that a product takes.
+    pub fn product_passes(&self) -> u64 {
+        match (self.problem.dtype(), self.products) {
+            (DType::F32, F32Products::Exact) => self.target.f32_highest_passes.value,
+            (DType::F32, F32Products::Rounded) => self.target.f32_default_passes.value,
+            _ => 1,
+        }
+    }
+
     /// Whether each kernel has the limit that it needs.
     pub const fn raises_limit(&self) -> bool {
         self.raises_limit
@@ -305,14 +314,10 @@ impl<P: Problem> Request<P> {
             },
         );
         counted.unwrap_or_else(|never| match never {});
-        let problem = &self.device_problem;
-        let passes = match (problem.dtype(), self.products) {
-            (DType::F32, F32Products::Exact) => 6.0,
-            _ => 1.0,
-        };
-        let macs = problem.product_macs();
+        let macs = self.device_problem.product_macs();
+        let passes = f64::from(products) * self.product_passes() as f64;
         let rate = target.mxu_macs_per_cycle.value as f64;
-        let cycles = f64::from(products) * passes * macs / rate + scalar_cycles;
+        let cycles = passes * macs / rate + scalar_cycles;
         let cores = target.cores_per_device() as f64;
         self.array_s(program) + cycles / (cores * target.clock_hz.value)
     }

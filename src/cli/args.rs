@@ -17,6 +17,7 @@ use tilecast::cpu::simd::Level;
 use tilecast::sim::execute::ExecuteError;
 use tilecast::sim::interpretation::InterpretError;
 use tilecast::sim::op::SimError;
+use tilecast::tpu::lower::F32Products;
 use tilecast::{DType, Options, Reduction, Strategy};
 
 use super::Outcome;
@@ -153,6 +154,24 @@ impl Backend {
             Self::Sim => "sim",
             Self::Tpu => "tpu",
             Self::Reference => "reference",
+        }
+    }
+}
+
+/// How products of f32 inputs are made.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ProductsArg {
+    /// To f32 accuracy: six passes of the matrix unit.
+    Exact,
+    /// Of operands rounded to bf16: one pass.
+    Rounded,
+}
+
+impl From<ProductsArg> for F32Products {
+    fn from(products: ProductsArg) -> Self {
+        match products {
+            ProductsArg::Exact => Self::Exact,
+            ProductsArg::Rounded => Self::Rounded,
         }
     }
 }
@@ -300,6 +319,9 @@ pub(crate) struct ProblemArgs {
     /// Type of the inputs
     #[arg(long, default_value = "bf16", value_parser = dtype())]
     pub(crate) dtype: DType,
+    /// Products of f32 inputs
+    #[arg(long, value_enum, default_value_t = ProductsArg::Exact)]
+    pub(crate) f32_products: ProductsArg,
     /// The head has a bias [V]
     #[arg(long)]
     pub(crate) bias: bool,

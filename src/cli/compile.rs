@@ -14,7 +14,6 @@ use clap::{ArgGroup, ArgMatches, Command};
 use tilecast::core::target::Target;
 
 use super::args::{Op, ProblemArgs, parse_target};
-use super::emission::ProductsArg;
 use super::given::Given;
 
 #[cfg(feature = "pjrt")]
@@ -79,9 +78,6 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Products of f32 inputs
-    #[arg(long, value_enum, default_value_t = ProductsArg::Exact, help_heading = "Schedule", conflicts_with_all = FILES)]
-    f32_products: ProductsArg,
     #[command(flatten)]
     problem: OfAnOp,
 }

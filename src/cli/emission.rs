@@ -25,24 +25,6 @@ use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
 use super::logits::given_blocks;
 use super::report::space;
 
-/// How products of f32 inputs are made.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ProductsArg {
-    /// To f32 accuracy: six passes of the matrix unit.
-    Exact,
-    /// Of operands rounded to bf16: one pass.
-    Rounded,
-}
-
-impl From<ProductsArg> for F32Products {
-    fn from(products: ProductsArg) -> Self {
-        match products {
-            ProductsArg::Exact => Self::Exact,
-            ProductsArg::Rounded => Self::Rounded,
-        }
-    }
-}
-
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a, P = LinearCe> {
@@ -192,13 +174,12 @@ impl OpEmission {
         args: &ProblemArgs,
         target: &'static Target,
         vmem_limit_kib: Option<u32>,
-        products: F32Products,
     ) -> Result<Self, CliError> {
         let choices = Choices {
             args,
             target,
             vmem_limit_kib,
-            products,
+            products: args.f32_products.into(),
         };
         match op {
             Op::LinearCe => choices.of_head(args.problem()?),

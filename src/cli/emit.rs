@@ -7,7 +7,7 @@ use tilecast::core::target::Target;
 
 use super::Outcome;
 use super::args::{CliError, Op, ProblemArgs, parse_target};
-use super::emission::{OpEmission, ProductsArg};
+use super::emission::OpEmission;
 use super::file::Output;
 use super::given::Given;
 use super::output::print;
@@ -41,9 +41,6 @@ pub(crate) struct Args {
     /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
-    /// Products of f32 inputs: to f32 accuracy (6 passes of the matrix unit) or of operands rounded to bf16 (1 pass)
-    #[arg(long, value_enum, default_value_t = ProductsArg::Exact)]
-    f32_products: ProductsArg,
     #[command(flatten)]
     problem: ProblemArgs,
 }
@@ -57,13 +54,7 @@ enum Format {
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     args.given.check(args.op)?;
     let output = Output::new(&args.output)?;
-    let emission = OpEmission::choose(
-        args.op,
-        &args.problem,
-        args.target,
-        args.vmem_limit_kib,
-        args.f32_products.into(),
-    )?;
+    let emission = OpEmission::choose(args.op, &args.problem, args.target, args.vmem_limit_kib)?;
     if let Some(reason) = &emission.misfit {
         let target = args.target.name;
         return Err(CliError::invalid(format_args!(

@@ -1,7 +1,6 @@
 //! What `simulate` and `tune` share: numbers for reading, pieces of JSON, and what the model assumes.
 
 use serde_json::{Value, json};
-use tilecast::Strategy;
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
 use tilecast::sim::memory::{MARGIN_BYTES, SPILL_ERROR, is_open};
@@ -10,6 +9,7 @@ use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
+use tilecast::{DType, Strategy};
 
 use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
@@ -24,7 +24,8 @@ pub(crate) fn request<P: Problem>(
 ) -> Result<Request<P>, CliError> {
     let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
     let chips = args.chips as usize;
-    Request::new(problem, target, chips, limit_bytes).map_err(CliError::invalid)
+    let request = Request::new(problem, target, chips, limit_bytes).map_err(CliError::invalid)?;
+    Ok(request.products(args.f32_products.into()))
 }
 
 /// What is tried: given blocks and strategy, else all.
@@ -108,6 +109,14 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
             parts.join(" x "),
             request.device_problem().tokens()
         ));
+    }
+    if request.problem().hidden().is_some() && request.problem().dtype() == DType::F32 {
+        lines.push(match request.product_passes() {
+            1 => "f32 inputs are rounded to bf16 for the products".into(),
+            passes => format!(
+                "products of f32 inputs are exact, {passes} passes of the matrix units; --f32-products rounded takes 1"
+            ),
+        });
     }
     if request.raises_limit() {
         lines.push(format!(

@@ -10,8 +10,7 @@ mod device;
 
 use std::path::PathBuf;
 
-use super::args::CliError;
-use super::emission::ProductsArg;
+use super::args::{CliError, ProductsArg};
 
 #[cfg(feature = "pjrt")]
 pub(super) use device::{cannot_load, run};

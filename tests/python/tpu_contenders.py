@@ -64,7 +64,7 @@ def emit(tilecast, cell, passes, *more):
 def tuned(tilecast, cell, passes):
     """Options of `tilecast emit` for the first of `tilecast tune`."""
     command = [tilecast, "tune", "linear-ce", "--target", cell.target, "--tokens", str(TOKENS), "--hidden", str(cell.hidden)]
-    command += ["--vocab", str(cell.vocab), "--dtype", cell.dtype, "--pass", passes, "--json"]
+    command += ["--vocab", str(cell.vocab), "--dtype", cell.dtype, "--pass", passes, "--f32-products", "rounded", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     best = json.loads(done.stdout)["best"] if done.returncode == 0 else None
     if best is None:

@@ -84,13 +84,7 @@ impl Source {
             ));
         };
         args.given.check(op)?;
-        let emission = OpEmission::choose(
-            op,
-            problem,
-            args.target,
-            args.vmem_limit_kib,
-            args.f32_products.into(),
-        )?;
+        let emission = OpEmission::choose(op, problem, args.target, args.vmem_limit_kib)?;
         Ok(Self::Op(Box::new(emission)))
     }
 

@@ -176,6 +176,19 @@ fn the_default_limit_is_compared_with_a_raised_one() {
 }
 
 #[test]
+fn rounded_products_of_f32_are_predicted_as_such() {
+    let line = "linear-ce --target v5e --tokens 1024 --hidden 512 --vocab 4096 --dtype f32 --blocks 256,512,512";
+    let [exact, rounded] = ["exact", "rounded"].map(|products| {
+        let tuned = tuned(&format!("{line} --f32-products {products}")).remove(0);
+        let says = |what| (assumptions(&tuned.request).iter()).any(|line| line.contains(what));
+        assert_eq!(says("6 passes"), products == "exact");
+        assert_eq!(says("rounded to bf16"), products == "rounded");
+        tuned.rows[0].bounds.mxu
+    });
+    assert!((5.0..6.5).contains(&(exact / rounded)), "{exact} {rounded}");
+}
+
+#[test]
 fn the_page_holds_every_configuration_and_its_ledger() {
     let tuned = tuned(LINE);
     let mut page = Vec::new();
