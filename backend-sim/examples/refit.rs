@@ -26,12 +26,7 @@ const OUTLIER_WEIGHT: f64 = 0.3;
 
 /// Figures that stay as they are: they are near what schedules of single operations say, and a fit to whole kernels would have
 /// them stand for what the model lacks.
-const HELD: [&str; 4] = [
-    "valu_latency",
-    "eup_latency",
-    "reduce_latency",
-    "spill_cycles",
-];
+const HELD: [&str; 3] = ["valu_latency", "eup_latency", "reduce_latency"];
 
 /// The least by which a step must lower the error to be taken.
 const LEAST_GAIN: f64 = 1e-4;

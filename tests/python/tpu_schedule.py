@@ -281,7 +281,7 @@ class Machine:
         return self.value(program, text[text.index(":") + 1:])
 
     def value(self, program, text):
-        text = re.sub(r"(_s\d+) \[#\w+\]$", r"\1", text)  # of a pointer: what it points to
+        text = re.sub(r"(?<=\S) \[#\w+\]$", "", text)  # of a pointer: what it points to
         terms = [self.term(program, term.strip()) for term in re.split(r"(?<!\de)\+", text.strip().strip("[]"))]
         return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 

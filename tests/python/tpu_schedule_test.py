@@ -73,6 +73,13 @@ class Reader(unittest.TestCase):
 """
         self.assertEqual(run(TLP=text).S[2:7], [5, 5, 6, 5, 5])
 
+    def test_an_address_may_say_what_it_points_to(self):
+        text = """
+     0   :  { %s1_s1 = smov.u32 8 }
+   0x1   :  { %s2_s2 = scalar_lea.vmem %s1_s1, 504 [#allocation3]  ;;  %s3_s3 = smov.u32 %s1_s1 [#allocation3] }
+"""
+        self.assertEqual(run(TLP=text).S[1:4], [8, 512, 8])
+
     def test_a_wait_stalls_until_its_copy_is_done(self):
         machine = run(TLP=COPY)
         self.assertEqual(machine.cycles, 6)

@@ -84,89 +84,56 @@ impl Account {
         .fold(0.0, f64::max)
     }
 
-    /// What `registers` registers do not hold.
-    pub(crate) fn pressure(&self, registers: f64) -> Pressure {
-        let (mut held, mut squared) = (0.0_f64, 0.0_f64);
-        for entry in self.entries.iter().filter(|entry| entry.used) {
-            let life = entry.dies - entry.born;
-            held += f64::from(entry.registers) * life;
-            squared += f64::from(entry.registers) * life * life;
+    /// The most registers that hold values at once.
+    ///
+    /// Time is cut into short intervals. How many are held between these is added up; births and deaths are put in order only where
+    /// what is born in an interval could make more than that.
+    pub(crate) fn peak(&self) -> f64 {
+        let used = || self.entries.iter().filter(|entry| entry.used);
+        let count = used().count().max(1);
+        let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
+        let per_cycle = count as f64 / end;
+        let interval = |at: f64| ((at * per_cycle) as usize).min(count - 1);
+        let mut intervals = vec![Interval::default(); count];
+        for entry in used() {
+            intervals[interval(entry.born)].born += f64::from(entry.registers);
+            intervals[interval(entry.dies)].died += f64::from(entry.registers);
         }
-        let (mut live, mut peak, mut excess, mut last) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
-        for (at, change) in self.events().into_iter().map(time_and_change) {
-            excess += (live - registers).max(0.0) * (at - last);
-            last = at;
-            live += f64::from(change);
+        let (mut live, mut peak) = (0.0_f64, 0.0_f64);
+        for interval in &mut intervals {
+            interval.before = live;
+            live += interval.born - interval.died;
             peak = peak.max(live);
         }
-        // The values that wait longest are stored; the mean life of what is alive stands for theirs.
-        let life = squared / held.max(1.0);
-        Pressure {
-            peak,
-            spilled: excess / life.max(1.0),
-        }
-    }
-
-    /// Births and deaths in order. They are dealt to short intervals of time first, each of which is sorted: a block has
-    /// many of them, spread over all of its time.
-    fn events(&self) -> Vec<u128> {
-        let used = || self.entries.iter().filter(|entry| entry.used);
-        let intervals = used().count().max(1);
-        let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
-        let per_cycle = intervals as f64 / end;
-        let interval = |at: f64| ((at * per_cycle) as usize).min(intervals - 1);
-        let mut ends = vec![0_u32; intervals];
+        let mut events = Vec::new();
         for entry in used() {
-            ends[interval(entry.born)] += 1;
-            ends[interval(entry.dies)] += 1;
+            let registers = f64::from(entry.registers);
+            for (at, change) in [(entry.born, registers), (entry.dies, -registers)] {
+                let number = interval(at);
+                if intervals[number].before + intervals[number].born > peak {
+                    events.push((number, at, change));
+                }
+            }
         }
-        let mut before = 0;
-        for end in &mut ends {
-            let count = std::mem::replace(end, before);
-            before += count;
+        events.sort_unstable_by(|(_, a, x), (_, b, y)| a.total_cmp(b).then(x.total_cmp(y)));
+        for events in events.chunk_by(|a, b| a.0 == b.0) {
+            let mut live = intervals[events[0].0].before;
+            for (_, _, change) in events {
+                live += change;
+                peak = peak.max(live);
+            }
         }
-        let mut events = vec![0; before as usize];
-        let mut deal = |at: f64, change: f32| {
-            let next = &mut ends[interval(at)];
-            events[*next as usize] = event(at, change);
-            *next += 1;
-        };
-        for entry in used() {
-            deal(entry.born, entry.registers);
-            deal(entry.dies, -entry.registers);
-        }
-        let mut start = 0;
-        for end in ends {
-            events[start..end as usize].sort_unstable();
-            start = end as usize;
-        }
-        events
+        peak
     }
 }
 
-/// A time and a change of the registers that are held as one number, of the same order.
-fn event(at: f64, change: f32) -> u128 {
-    let flipped = |negative: bool| if negative { u64::MAX } else { 1 << 63 };
-    let (at, change) = (at.to_bits(), f64::from(change).to_bits());
-    let at = at ^ flipped(at >> 63 == 1);
-    let change = change ^ flipped(change >> 63 == 1);
-    u128::from(at) << 64 | u128::from(change)
-}
-
-/// What [`event`] was made of.
-fn time_and_change(event: u128) -> (f64, f32) {
-    let back = |bits: u64| {
-        let flipped = if bits >> 63 == 1 { 1 << 63 } else { u64::MAX };
-        f64::from_bits(bits ^ flipped)
-    };
-    (back((event >> 64) as u64), back(event as u64) as f32)
-}
-
-/// Registers wanted in a block.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Pressure {
-    /// The most that hold values at once.
-    pub(crate) peak: f64,
-    /// Values stored and loaded again.
-    pub(crate) spilled: f64,
+/// Registers in a short interval of time.
+#[derive(Clone, Default)]
+struct Interval {
+    /// Those held when it begins.
+    before: f64,
+    /// Those written in it.
+    born: f64,
+    /// Those read for the last time.
+    died: f64,
 }

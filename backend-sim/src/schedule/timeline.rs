@@ -116,6 +116,7 @@ impl Timeline {
             rows: machine.slots_per_cycle.map(|slots| Row {
                 rate: slots,
                 capacity: slots * BUCKET,
+                buckets: Vec::with_capacity(BUCKETS + 2 * AT_ONCE),
                 ..Row::default()
             }),
             width: BUCKET,

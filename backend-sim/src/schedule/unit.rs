@@ -70,7 +70,6 @@ struct Fitted {
     matmul_latency: f64,
     region_cycles: f64,
     step_cycles: [f64; 4],
-    spill_cycles: f64,
 }
 
 /// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each
@@ -92,7 +91,6 @@ const FITTED: [(&str, Fitted); 5] = [
             matmul_latency: 45.31,
             region_cycles: 20.11,
             step_cycles: [-32.58, 17.50, 27.73, 7.10],
-            spill_cycles: 0.00,
         },
     ),
     (
@@ -111,7 +109,6 @@ const FITTED: [(&str, Fitted); 5] = [
             matmul_latency: 132.50,
             region_cycles: 18.03,
             step_cycles: [-4.00, 8.30, 21.33, 7.10],
-            spill_cycles: 0.00,
         },
     ),
     (
@@ -130,7 +127,6 @@ const FITTED: [(&str, Fitted); 5] = [
             matmul_latency: 118.83,
             region_cycles: 12.91,
             step_cycles: [-26.23, 26.29, 23.22, 11.40],
-            spill_cycles: 0.00,
         },
     ),
     (
@@ -149,7 +145,6 @@ const FITTED: [(&str, Fitted); 5] = [
             matmul_latency: 182.13,
             region_cycles: 12.05,
             step_cycles: [-3.30, 17.10, 25.33, 11.30],
-            spill_cycles: 0.00,
         },
     ),
     (
@@ -168,7 +163,6 @@ const FITTED: [(&str, Fitted); 5] = [
             matmul_latency: 179.03,
             region_cycles: 9.88,
             step_cycles: [7.66, 24.40, 35.49, 8.30],
-            spill_cycles: 0.00,
         },
     ),
 ];
@@ -212,8 +206,6 @@ pub struct Machine {
     pub registers: f64,
     /// Part of the result of an element-wise operation that is alive at a time.
     pub temporaries: f64,
-    /// Cycles that a value adds which is stored for want of registers and loaded again.
-    pub spill_cycles: f64,
     /// Cycles of a branch and the code around a predicated region.
     pub region_cycles: f64,
     /// Scalar cycles around a step: fixed; for each window; for each grid axis of more than one
@@ -253,7 +245,6 @@ impl Machine {
             matmul_latency: fitted.matmul_latency,
             registers: target.vregs.value.unwrap_or(64) as f64,
             temporaries: TEMPORARIES,
-            spill_cycles: fitted.spill_cycles,
             region_cycles: fitted.region_cycles,
             loop_cycles: 10.0,
             step_cycles: fitted.step_cycles,
@@ -353,7 +344,7 @@ impl Machine {
     }
 
     /// The figures that are fitted to schedules, by name.
-    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 17] {
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 16] {
         let [fixed, window, axis, prefetched] = &mut self.step_cycles;
         let [_, _, valu, _, pop, xlu, load, store] = &mut self.slots_per_cycle;
         [
@@ -373,7 +364,6 @@ impl Machine {
             ("step_window", window),
             ("step_axis", axis),
             ("step_prefetched", prefetched),
-            ("spill_cycles", &mut self.spill_cycles),
         ]
     }
 

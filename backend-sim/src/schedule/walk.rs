@@ -257,14 +257,13 @@ impl<'m> Walk<'m> {
         if cycles <= 0.0 {
             return None;
         }
-        let pressure = account.pressure(self.machine.registers);
         Some(Region {
             times: 1.0,
-            // Registers are assigned after the block is scheduled; stores and loads of what they do not
-            // hold find some slots free.
-            cycles: cycles + self.machine.spill_cycles * pressure.spilled,
+            // Registers are assigned after the block is scheduled; stores and loads of what they do not hold find slots
+            // free: fitted, they take no cycles.
+            cycles,
             slots: Unit::ALL.map(|unit| timeline.taken(unit)),
-            registers: pressure.peak,
+            registers: account.peak(),
         })
     }
 
