@@ -142,6 +142,43 @@ fn a_sum_of_products_side_by_side_is_stored_once() {
 }
 
 #[test]
+fn units_share_a_contraction_if_no_other_product_is_there() {
+    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v7x").unwrap());
+    let shapes = ["256x512xbf16", "512x256xbf16", "256x256xf32"];
+    let pops = |products: usize| {
+        let mut body = load("%0", 0, shapes[0]) + &load("%1", 1, shapes[1]);
+        body += "    %cst = arith.constant dense<0.000000e+00> : vector<256x256xf32>\n";
+        for i in 0..products {
+            body += &format!(
+                "    %p{i} = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+                 [0, 0, 1, 1], [], []>, number = {i} : i32}} : vector<256x512xbf16>, vector<512x256xbf16>, \
+                 vector<256x256xf32> -> vector<256x256xf32>\n"
+            );
+            body += &store(&format!("%p{i}"), 2 + i, shapes[2]);
+        }
+        let module = probe(&[&shapes[..], &shapes[2..]].concat(), &body);
+        let schedule = schedule(&module, &machine).unwrap();
+        schedule.kinds[0].schedule.slots(Unit::Pop)
+    };
+    // Each of two units makes half of the sum, and both are popped; or each makes a product of its own.
+    assert_eq!(pops(1), 2.0 * 64.0);
+    assert_eq!(pops(2), 2.0 * 64.0);
+}
+
+#[test]
+fn halves_of_tiles_are_combined_in_rows_of_multiples_of_1024_elements() {
+    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v6e").unwrap());
+    let combined = |n: usize| {
+        let schedule = schedule(&matmul(128, 256, n), &machine).unwrap();
+        schedule.kinds[0].schedule.slots(Unit::Valu)
+    };
+    assert_eq!(
+        [512, 1024, 1536, 2048].map(combined),
+        [0.0, 128.0, 0.0, 256.0]
+    );
+}
+
+#[test]
 fn exponentials_are_bound_by_their_unit() {
     let registers = 1024.0;
     assert_near(

@@ -264,9 +264,10 @@ impl Machine {
     }
 
     /// Vector operations for each packed register of an operand of a product whose rows in memory are
-    /// this long: the halves of a tile that lie far apart are loaded by themselves and combined.
+    /// this long: the halves of a tile that lie far apart are loaded by themselves and combined. So they are in rows of 1024, 2048,
+    /// 4096 and 8192 elements, not of 512 or 1536 (libtpu 0.0.51).
     pub fn combined_halves(&self, columns: i64) -> f64 {
-        f64::from(u8::from(self.new_units() && columns >= 1024))
+        f64::from(u8::from(self.new_units() && columns.max(1) % 1024 == 0))
     }
 
     /// Whether the left operand of a product, read from memory, stays in registers for all columns.

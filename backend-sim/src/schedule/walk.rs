@@ -83,8 +83,8 @@ pub(super) struct Walk<'m> {
     turn: Turn,
     /// The operations that follow in the block.
     rest: &'m [Op],
-    /// How many follow, and the one itself, when the last store comes that another one left out relies on.
-    overwritten_until: usize,
+    /// How many follow, and the one itself, when the last operation comes that what was scheduled before relies on.
+    relied_on_until: usize,
     runs: &'m Runs,
     memo: &'m Memo,
     /// How the block is to be remembered, if it is.
@@ -121,7 +121,7 @@ impl<'m> Walk<'m> {
             repeats: Repeats::new(module.value_count()),
             turn: Turn::default(),
             rest: &[],
-            overwritten_until: usize::MAX,
+            relied_on_until: usize::MAX,
             runs: &code.runs,
             memo,
             remembered: None,
@@ -242,7 +242,7 @@ impl<'m> Walk<'m> {
         self.stored.clear();
         self.repeats.clear();
         self.turn = Turn::default();
-        self.overwritten_until = usize::MAX;
+        self.relied_on_until = usize::MAX;
         let remembered = self.remembered.take();
         self.solved(remembered, region);
         self.done.regions.extend(region);

@@ -20,6 +20,8 @@ pub(crate) struct Product {
     pub(crate) transpose_lhs: bool,
     /// The right operand is stored transposed.
     pub(crate) transpose_rhs: bool,
+    /// No other product of its block could take the units that it leaves free.
+    pub(crate) alone: bool,
 }
 
 impl Block<'_> {
@@ -115,8 +117,9 @@ impl Block<'_> {
         // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
         let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
         let accumulates = machine.accumulates() && !narrow && p.m <= ACCUMULATED_ROWS;
-        // A single column of blocks is shared by the units along the contraction if there are rows enough.
-        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS {
+        // A single column of blocks is shared by the units along the contraction if there are rows enough, and no other
+        // product that the other units could take.
+        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS && p.alone {
             true => units.min(parts_of_k),
             false => 1.0,
         };
@@ -358,7 +361,7 @@ const AHEAD: usize = 4;
 const ACCUMULATED_ROWS: usize = 1024;
 
 /// Rows from which the accumulating units share a single column of blocks.
-const SPLIT_ROWS: usize = 256;
+const SPLIT_ROWS: usize = 128;
 
 /// Parts of an f32 register in an exact product.
 const EXACT_PARTS: f64 = 3.0;

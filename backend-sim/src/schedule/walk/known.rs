@@ -66,7 +66,7 @@ impl Walk<'_> {
     }
 
     /// The block has been scheduled up to before operation `next`, which `rest` follow with it: keeps the schedule so far if
-    /// that is a beginning to be remembered, and nothing was left out for what follows.
+    /// that is a beginning to be remembered, and does not rely on what follows.
     pub(super) fn solved_up_to(&mut self, next: usize, rest: usize) {
         let Some(Remembered {
             beginnings, reads, ..
@@ -75,7 +75,7 @@ impl Walk<'_> {
             return;
         };
         if let Some((_, key)) = beginnings.pop_if(|&mut (end, _)| end == next)
-            && rest < self.overwritten_until
+            && rest < self.relied_on_until
         {
             let reads = reads.clone();
             let region = self.region();

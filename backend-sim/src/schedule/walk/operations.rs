@@ -476,6 +476,7 @@ impl Walk<'_> {
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
+            alone: false,
         }
     }
 
@@ -487,7 +488,10 @@ impl Walk<'_> {
             self.module.definition(c),
             ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
         );
-        let product = self.product(op);
+        let product = Product {
+            alone: self.alone(),
+            ..self.product(op)
+        };
         self.turn.take(self.machine, &product);
         let mut out = self.block.product(&lhs, &rhs, &product);
         if accumulate {

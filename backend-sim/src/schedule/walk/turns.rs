@@ -61,11 +61,29 @@ impl Walk<'_> {
                 return false;
             };
             if next.stores {
-                self.overwritten_until = self.overwritten_until.min(self.rest.len() - i);
+                self.relied_on(i);
                 return true;
             }
         }
         false
+    }
+
+    /// Whether the product that is next is the only one of its block.
+    pub(super) fn alone(&mut self) -> bool {
+        if self.turn.blocks > 0.0 {
+            return false;
+        }
+        let straight = (self.rest.iter()).take_while(|&&op| self.module.entry(op, 0).is_none());
+        let next = (straight.enumerate()).find(|&(_, &op)| self.module.op_name(op) == "tpu.matmul");
+        if let Some((i, _)) = next {
+            self.relied_on(i);
+        }
+        next.is_none()
+    }
+
+    /// What is scheduled relies on an operation that follows, that of this number in the rest of the block.
+    fn relied_on(&mut self, i: usize) {
+        self.relied_on_until = self.relied_on_until.min(self.rest.len() - i);
     }
 
     /// Whether indices are the same.
