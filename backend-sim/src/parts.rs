@@ -15,7 +15,7 @@ use crate::schedule::{KernelSchedule, Region, StepSchedule};
 /// Sub-tiles of the shorter part. Of 320 kernels with 32 (forward and delta, all targets), the cycles from parts of 8 and 16 were
 /// 0.4 % off in the mean and 2.4 % at the 95th percentile; from parts of 2 and 4, where products are not yet as far ahead as they
 /// get, 9 % and 55 %. Where coefficients of delta for all rows are made in the block of the sub-tiles (one step for all of `H` and
-/// of the chunk), the first sub-tiles hide behind that, and 4096 rows or more are up to 7 % off.
+/// of the chunk), the first sub-tiles hide behind that, and 4096 rows or more are up to 12 % off.
 const SHORT: usize = 8;
 
 /// Sub-tiles of the longer part.
@@ -183,7 +183,7 @@ mod tests {
                 let (expected, found) = (cycles(whole), cycles(parts));
                 // One step makes the coefficients of delta and all of it.
                 let tolerance = if pass == 2 && blocks[1] == HIDDEN {
-                    0.08
+                    0.13
                 } else {
                     0.02
                 };

@@ -42,6 +42,9 @@ pub(crate) struct Block<'a> {
     pub(crate) account: Account,
     /// Entries of the results of the last two products.
     results: Vec<Vec<u32>>,
+    /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
+    turn: usize,
+    fed: [f64; 2],
     /// Its number, by which values of other blocks are told apart.
     pub(crate) number: u32,
 }
@@ -54,6 +57,8 @@ impl<'a> Block<'a> {
             timeline: Timeline::new(machine),
             account: Account::default(),
             results: Default::default(),
+            turn: 0,
+            fed: [0.0; 2],
             number,
         }
     }
@@ -63,6 +68,8 @@ impl<'a> Block<'a> {
         self.timeline.clear();
         self.account.clear();
         self.results.clear();
+        self.turn = 0;
+        self.fed = [0.0; 2];
         self.number += 1;
     }
 

@@ -99,7 +99,7 @@ const FITTED: [(&str, Fitted); 5] = [
             valu_slots: 3.91,
             pop_slots: 2.00,
             xlu_slots: 2.58,
-            load_slots: 2.25,
+            load_slots: 2.59,
             store_slots: 1.00,
             valu_latency: 0.12,
             load_latency: 1.78,
@@ -124,8 +124,8 @@ const FITTED: [(&str, Fitted); 5] = [
             eup_latency: 7.45,
             reduce_latency: 133.72,
             transpose_latency: 190.39,
-            matmul_latency: 118.83,
-            region_cycles: 12.91,
+            matmul_latency: 125.96,
+            region_cycles: 12.13,
             step_cycles: [-26.23, 26.29, 23.22, 11.40],
         },
     ),
@@ -135,16 +135,16 @@ const FITTED: [(&str, Fitted); 5] = [
             valu_slots: 3.73,
             pop_slots: 1.84,
             xlu_slots: 1.87,
-            load_slots: 2.13,
+            load_slots: 2.26,
             store_slots: 2.00,
             valu_latency: 0.03,
             load_latency: 0.06,
             eup_latency: 0.70,
             reduce_latency: 183.83,
-            transpose_latency: 21.57,
-            matmul_latency: 182.13,
-            region_cycles: 12.05,
-            step_cycles: [-3.30, 17.10, 25.33, 11.30],
+            transpose_latency: 87.06,
+            matmul_latency: 189.49,
+            region_cycles: 7.68,
+            step_cycles: [-3.30, 17.10, 25.33, 10.30],
         },
     ),
     (
@@ -153,7 +153,7 @@ const FITTED: [(&str, Fitted); 5] = [
             valu_slots: 3.73,
             pop_slots: 1.58,
             xlu_slots: 1.75,
-            load_slots: 1.99,
+            load_slots: 2.03,
             store_slots: 2.00,
             valu_latency: 7.27,
             load_latency: 1.06,
@@ -277,6 +277,12 @@ impl Machine {
             Generation::V6e => bf16 && k > 512,
             _ => bf16 && transpose_rhs && k > 512,
         }
+    }
+
+    /// Whether the left operand of a product is loaded no earlier than the units have taken those of the turn before, however long
+    /// the load units were idle: then it has to share the vector unit with what reads the results of these.
+    pub fn loads_lhs_in_time(&self) -> bool {
+        self.new_units()
     }
 
     /// Registers that the parts of an f32 register take which is split for an exact product.

@@ -22,6 +22,8 @@ pub(crate) struct Product {
     pub(crate) transpose_rhs: bool,
     /// No other product of its block could take the units that it leaves free.
     pub(crate) alone: bool,
+    /// The number of its turn in the block.
+    pub(crate) turn: usize,
 }
 
 impl Block<'_> {
@@ -94,6 +96,16 @@ impl Block<'_> {
                 true => weight_registers,
                 false => 0.0,
             };
+        if p.turn != self.turn {
+            self.turn = p.turn;
+            self.fed = [0.0, self.fed[0]];
+        }
+        if machine.loads_lhs_in_time()
+            && let Some(loads) = &lhs.loads
+        {
+            let ready = &mut loads.borrow_mut().fetch.ready;
+            *ready = ready.max(self.fed[1]);
+        }
         let (lhs, rhs) = self.operands(lhs, rhs, p);
         let parts: Vec<u32> = match p.passes > 1.0 && kept {
             true => (lhs.groups())
@@ -198,6 +210,7 @@ impl Block<'_> {
                 let part = height as f64 / out.rows.registers as f64;
                 let rows_streamed = blocks * stream * part;
                 let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
+                self.fed[0] = self.fed[0].max(span.end);
                 let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
                 span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
                 let arrives = span.end + machine.matmul_latency;

@@ -477,6 +477,7 @@ impl Walk<'_> {
             transpose_lhs,
             transpose_rhs,
             alone: false,
+            turn: self.turn.number,
         }
     }
 
@@ -488,11 +489,10 @@ impl Walk<'_> {
             self.module.definition(c),
             ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
         );
-        let product = Product {
-            alone: self.alone(),
-            ..self.product(op)
-        };
+        let mut product = self.product(op);
+        product.alone = self.alone();
         self.turn.take(self.machine, &product);
+        product.turn = self.turn.number;
         let mut out = self.block.product(&lhs, &rhs, &product);
         if accumulate {
             let acc = self.vector(c);
