@@ -179,7 +179,6 @@ impl OpEmission {
             args,
             target,
             vmem_limit_kib,
-            products: args.f32_products.into(),
         };
         match op {
             Op::LinearCe => choices.of_head(args.problem()?),
@@ -221,7 +220,6 @@ struct Choices<'a> {
     args: &'a ProblemArgs,
     target: &'static Target,
     vmem_limit_kib: Option<u32>,
-    products: F32Products,
 }
 
 impl Choices<'_> {
@@ -242,7 +240,7 @@ impl Choices<'_> {
             chips: self.args.chips,
             target: self.target,
             vmem_limit_kib: self.vmem_limit_kib,
-            products: self.products,
+            products: self.args.f32_products.into(),
         })?;
         let schedule = &emission.schedule;
         let [blocks, backward_blocks] = self.wanted([schedule.forward, schedule.backward]);
@@ -253,7 +251,7 @@ impl Choices<'_> {
             strategy: pass.backward().then(|| schedule.strategy.name()),
             vmem_limit_bytes: emission.vmem_limit_bytes,
             misfit: emission.misfit,
-            products: self.products,
+            products: self.args.f32_products.into(),
         })
     }
 
@@ -277,7 +275,7 @@ impl Choices<'_> {
             strategy: None,
             vmem_limit_bytes,
             misfit: None,
-            products: self.products,
+            products: self.args.f32_products.into(),
         })
     }
 }

@@ -8,7 +8,7 @@ use super::timeline::{Span, Timeline};
 use super::unit::{Machine, Unit};
 use super::vector::{Fetch, Group, Vector};
 
-pub(crate) use product::Product;
+pub(crate) use product::{Product, Standing};
 
 /// Slots that one register of the result of an element-wise operation takes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Probes of one operation, against what libtpu 0.0.51 schedules for them.
 
-use tilecast_core::target::TARGETS;
+use tilecast_core::target::{TARGETS, Target};
 use tilecast_tpu::mosaic::Module;
 
 use super::*;
@@ -47,11 +47,14 @@ fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Schedu
     schedule_grid(kernel, &grid, &scalars, machine, &Memo::default())
 }
 
+fn machine(target: &str) -> Machine {
+    Machine::new(Target::by_name(target).unwrap())
+}
+
 /// Cycles on v4, v5e, v5p, v6e and v7x.
 fn cycles(module: &Module) -> [f64; 5] {
     ["v4", "v5e", "v5p", "v6e", "v7x"].map(|name| {
-        let target = TARGETS.iter().find(|target| target.name == name).unwrap();
-        let machine = Machine::new(target);
+        let machine = machine(name);
         let kernel = schedule(module, &machine).unwrap();
         kernel.kinds[0].schedule.cycles(&machine)
     })
@@ -66,48 +69,48 @@ fn assert_near(predicted: [f64; 5], measured: [f64; 5], tolerance: f64) {
     }
 }
 
-fn matmul(m: usize, k: usize, n: usize) -> Module {
-    let (lhs, rhs, out) = (
+/// Types of the operands and the result of a product.
+fn product_types(m: usize, k: usize, n: usize) -> [String; 3] {
+    [
         format!("{m}x{k}xbf16"),
         format!("{k}x{n}xbf16"),
         format!("{m}x{n}xf32"),
-    );
-    let product = format!(
-        "    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n    %2 = tpu.matmul %0, %1, %cst \
-         {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], [0, 0, 1, 1], [], []>}} : \
-         vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
-    );
-    let body = load("%0", 0, &lhs) + &load("%1", 1, &rhs) + &product + &store("%2", 2, &out);
-    probe(&[&lhs, &rhs, &out], &body)
+    ]
+}
+
+/// The product of `%0` and `%1`, and `%cst`. Those of the same number are one.
+fn product(name: &str, number: usize, [lhs, rhs, out]: &[String; 3]) -> String {
+    format!(
+        "    {name} = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+         [0, 0, 1, 1], [], []>, number = {number} : i32}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
+    )
+}
+
+/// Loads of the operands of a product, and its zeros.
+fn operands([lhs, rhs, out]: &[String; 3]) -> String {
+    let zeros = format!("    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n");
+    load("%0", 0, lhs) + &load("%1", 1, rhs) + &zeros
+}
+
+fn matmul(m: usize, k: usize, n: usize) -> Module {
+    let types = product_types(m, k, n);
+    let [lhs, rhs, out] = &types;
+    let body = operands(&types) + &product("%2", 0, &types) + &store("%2", 2, out);
+    probe(&[lhs, rhs, out], &body)
 }
 
 /// Four products of `256 x k` and `k x 128`, each added to the same sum in a memory.
 fn sums_of_products(k: usize) -> Module {
-    let (lhs, rhs, sum) = (
-        format!("256x{k}xbf16"),
-        format!("{k}x128xbf16"),
-        "256x128xf32",
-    );
-    let mut body = load("%0", 0, &lhs) + &load("%1", 1, &rhs);
-    body += &format!("    %cst = arith.constant dense<0.000000e+00> : vector<{sum}>\n");
+    let types = product_types(256, k, 128);
+    let [lhs, rhs, sum] = &types;
+    let mut body = operands(&types);
     for i in 0..4 {
-        body += &format!(
-            "    %p{i} = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
-             [0, 0, 1, 1], [], []>, number = {i} : i32}} : \
-             vector<{lhs}>, vector<{rhs}>, vector<{sum}> -> vector<{sum}>\n"
-        );
+        body += &product(&format!("%p{i}"), i, &types);
         body += &load(&format!("%s{i}"), 2, sum);
         body += &format!("    %t{i} = arith.addf %s{i}, %p{i} : vector<{sum}>\n");
         body += &store(&format!("%t{i}"), 2, sum);
     }
-    probe(&[&lhs, &rhs, sum], &body)
-}
-
-fn exp() -> Module {
-    let shape = "1024x1024xf32";
-    let exp = format!("    %1 = math.exp %0 : vector<{shape}>\n");
-    let body = load("%0", 0, shape) + &exp + &store("%1", 1, shape);
-    probe(&[shape, shape], &body)
+    probe(&[lhs, rhs, sum], &body)
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn products_take_the_rate_of_the_units_and_a_latency() {
 #[test]
 fn a_sum_of_products_side_by_side_is_stored_once() {
     let stores = |k, name: &str| {
-        let machine = Machine::new(TARGETS.iter().find(|target| target.name == name).unwrap());
+        let machine = machine(name);
         let schedule = schedule(&sums_of_products(k), &machine).unwrap();
         schedule.kinds[0].schedule.slots(Unit::Store) / 32.0
     };
@@ -143,20 +146,16 @@ fn a_sum_of_products_side_by_side_is_stored_once() {
 
 #[test]
 fn units_share_a_contraction_if_no_other_product_is_there() {
-    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v7x").unwrap());
-    let shapes = ["256x512xbf16", "512x256xbf16", "256x256xf32"];
+    let machine = machine("v7x");
+    let types = product_types(256, 512, 256);
+    let [lhs, rhs, out] = &types;
     let pops = |products: usize| {
-        let mut body = load("%0", 0, shapes[0]) + &load("%1", 1, shapes[1]);
-        body += "    %cst = arith.constant dense<0.000000e+00> : vector<256x256xf32>\n";
+        let mut body = operands(&types);
         for i in 0..products {
-            body += &format!(
-                "    %p{i} = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
-                 [0, 0, 1, 1], [], []>, number = {i} : i32}} : vector<256x512xbf16>, vector<512x256xbf16>, \
-                 vector<256x256xf32> -> vector<256x256xf32>\n"
-            );
-            body += &store(&format!("%p{i}"), 2 + i, shapes[2]);
+            body += &product(&format!("%p{i}"), i, &types);
+            body += &store(&format!("%p{i}"), 2 + i, out);
         }
-        let module = probe(&[&shapes[..], &shapes[2..]].concat(), &body);
+        let module = probe(&[lhs, rhs, out, out], &body);
         let schedule = schedule(&module, &machine).unwrap();
         schedule.kinds[0].schedule.slots(Unit::Pop)
     };
@@ -167,7 +166,7 @@ fn units_share_a_contraction_if_no_other_product_is_there() {
 
 #[test]
 fn halves_of_tiles_are_combined_in_rows_of_multiples_of_1024_elements() {
-    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v6e").unwrap());
+    let machine = machine("v6e");
     let combined = |n: usize| {
         let schedule = schedule(&matmul(128, 256, n), &machine).unwrap();
         schedule.kinds[0].schedule.slots(Unit::Valu)
@@ -209,7 +208,7 @@ fn one_register_of_bf16_widens_to_two() {
         );
         let body = load("%0", 0, &narrow) + &widened + &store("%2", 1, &wide);
         let module = probe(&[&narrow, &wide], &body);
-        let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+        let machine = machine("v5e");
         let kernel = schedule(&module, &machine).unwrap();
         kernel.kinds[0].schedule.slots(Unit::Valu)
     };
@@ -219,8 +218,7 @@ fn one_register_of_bf16_widens_to_two() {
 #[test]
 fn twice_the_rows_are_twice_the_work() {
     let (once, twice) = (matmul(512, 512, 512), matmul(1024, 512, 512));
-    let target = TARGETS.iter().find(|target| target.name == "v5e").unwrap();
-    let machine = Machine::new(target);
+    let machine = machine("v5e");
     let slots = |module| {
         let kernel = schedule(module, &machine).unwrap();
         Unit::ALL.map(|unit| kernel.kinds[0].schedule.slots(unit))
@@ -247,7 +245,7 @@ fn what_nothing_needs_is_dropped_and_what_repeats_is_done_once() {
         + &exp("%3", "%2")
         + &format!("    %5 = arith.maximumf %1, %2 : vector<{shape}>\n")
         + &store("%5", 1, shape);
-    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v6e").unwrap());
+    let machine = machine("v6e");
     let eup = |body: &str| {
         let kernel = schedule(&probe(&[shape, shape], body), &machine).unwrap();
         kernel.kinds[0].schedule.slots(Unit::Eup)
@@ -258,7 +256,7 @@ fn what_nothing_needs_is_dropped_and_what_repeats_is_done_once() {
 
 /// Registers that v5e wants for the most of a block.
 fn registers(module: &Module) -> f64 {
-    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+    let machine = machine("v5e");
     schedule(module, &machine).unwrap().registers()
 }
 
@@ -309,7 +307,7 @@ fn a_scratch_of_which_parts_are_read_where_it_was_stored_is_kept_in_registers() 
             + &load_half("%2", row)
             + &store("%2", 0, half)
     };
-    let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+    let machine = machine("v5e");
     let dropped = |row: usize| {
         let module = with_scratch(&[half, shape, shape], 1, &body(row));
         let kernel = schedule(&module, &machine).unwrap();
@@ -342,7 +340,7 @@ fn what_passes_by_an_exception_takes_no_time_but_room_for_its_spills() {
                scf.if %large {\n"
             + exception
             + "    }\n";
-        let machine = Machine::new(TARGETS.iter().find(|target| target.name == "v5e").unwrap());
+        let machine = machine("v5e");
         let module = probe(&[shape, shape, "256x256xf32", "512x256xf32"], &body);
         let kernel = schedule(&module, &machine).unwrap();
         let step = &kernel.kinds[0].schedule;

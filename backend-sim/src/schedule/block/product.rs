@@ -20,9 +20,14 @@ pub(crate) struct Product {
     pub(crate) transpose_lhs: bool,
     /// The right operand is stored transposed.
     pub(crate) transpose_rhs: bool,
-    /// No other product of its block could take the units that it leaves free.
+}
+
+/// Where a product stands among those of its block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Standing {
+    /// No other product could take the units that it leaves free.
     pub(crate) alone: bool,
-    /// The number of its turn in the block.
+    /// The number of its turn.
     pub(crate) turn: usize,
 }
 
@@ -32,7 +37,12 @@ impl Block<'_> {
     /// Columns of weights are pushed and the rows of the left operand streamed past them, one block of
     /// columns and contraction after the other; sums over blocks of the contraction are made by the
     /// vector unit, or by the matrix units themselves.
-    pub(crate) fn product(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> Vector {
+    pub(crate) fn product(
+        &mut self,
+        [lhs, rhs]: [&Vector; 2],
+        p: &Product,
+        standing: Standing,
+    ) -> Vector {
         let machine = self.machine;
         let target = machine.target;
         let dim = target.mxu_dim.value;
@@ -96,8 +106,8 @@ impl Block<'_> {
                 true => weight_registers,
                 false => 0.0,
             };
-        if p.turn != self.turn {
-            self.turn = p.turn;
+        if standing.turn != self.turn {
+            self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
         }
         if machine.loads_lhs_in_time()
@@ -131,7 +141,7 @@ impl Block<'_> {
         let accumulates = machine.accumulates() && !narrow && p.m <= ACCUMULATED_ROWS;
         // A single column of blocks is shared by the units along the contraction if there are rows enough, and no other
         // product that the other units could take.
-        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS && p.alone {
+        let split = match n_tiles == 1 && p.m >= SPLIT_ROWS && standing.alone {
             true => units.min(parts_of_k),
             false => 1.0,
         };

@@ -476,8 +476,6 @@ impl Walk<'_> {
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
-            alone: false,
-            turn: self.turn.number,
         }
     }
 
@@ -489,11 +487,9 @@ impl Walk<'_> {
             self.module.definition(c),
             ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
         );
-        let mut product = self.product(op);
-        product.alone = self.alone();
-        self.turn.take(self.machine, &product);
-        product.turn = self.turn.number;
-        let mut out = self.block.product(&lhs, &rhs, &product);
+        let product = self.product(op);
+        let standing = self.take_turn(&product);
+        let mut out = self.block.product([&lhs, &rhs], &product, standing);
         if accumulate {
             let acc = self.vector(c);
             out = self.block.element_wise(&[&out, &acc], 32, Cost::valu(1.0));

@@ -5,7 +5,7 @@
 
 use tilecast_tpu::mosaic::Value;
 
-use super::super::block::Product;
+use super::super::block::{Product, Standing};
 use super::super::unit::Machine;
 use super::Walk;
 use super::memory::Access;
@@ -21,7 +21,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Goes on to the turn of a product.
-    pub(super) fn take(&mut self, machine: &Machine, product: &Product) {
+    fn take(&mut self, machine: &Machine, product: &Product) {
         let target = machine.target;
         let tiles = |n: usize| n.div_ceil(target.mxu_dim.value) as f64;
         // Units that sum over blocks of the contraction take them one after the other.
@@ -68,8 +68,18 @@ impl Walk<'_> {
         false
     }
 
+    /// Goes on to the turn of the product that is next.
+    pub(super) fn take_turn(&mut self, product: &Product) -> Standing {
+        let alone = self.alone();
+        self.turn.take(self.machine, product);
+        Standing {
+            alone,
+            turn: self.turn.number,
+        }
+    }
+
     /// Whether the product that is next is the only one of its block.
-    pub(super) fn alone(&mut self) -> bool {
+    fn alone(&mut self) -> bool {
         if self.turn.blocks > 0.0 {
             return false;
         }
