@@ -113,6 +113,13 @@ fn sums_of_products(k: usize) -> Module {
     probe(&[lhs, rhs, sum], &body)
 }
 
+fn exp() -> Module {
+    let shape = "1024x1024xf32";
+    let exp = format!("    %1 = math.exp %0 : vector<{shape}>\n");
+    let body = load("%0", 0, shape) + &exp + &store("%1", 1, shape);
+    probe(&[shape, shape], &body)
+}
+
 #[test]
 fn products_take_the_rate_of_the_units_and_a_latency() {
     assert_near(
