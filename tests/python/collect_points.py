@@ -1,18 +1,19 @@
 """Measures the VMEM of the points of `tilecast validate` again, with the TPU compiler; with --cycles their cycles too.
 
-    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout] [--targets v5e,v6e] [--limit N] [--smallest] [--cycles]
+    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout] [--targets v5e,v6e] [--kernels K] [--limit N] [--smallest]
+        [--cycles [--record]]
 
 A row of backend-sim/data/SET.csv is emitted with its problem and blocks, compiled ahead of time (`tilecast` built with the
 feature pjrt; no TPU), and the bytes that its kernel uses are compared with the row. Where the library now makes another text
 of the kernel than was measured, the row is counted as changed and not compared. Exit code 1 if any row differs.
 
 Cycles are read from the compiler's listings by tpu_schedule.py, with the scalars of the first launch, as the rows have them.
-Cycles that wait for copies are printed beside those of the row, and not compared: the rows have them from another model of the
-pipeline. Rows of v4 are left out: they are of one core, and the program is compiled for the two of a chip.
+Cycles that wait for copies, each at the full rate or all taking turns, are printed beside those of the row and not compared; --record
+writes them into the rows whose cycles are the same. Rows of v4 are left out: they are of one core, and the program is compiled for the two of a chip.
 """
 import argparse
 import csv
-import json
+import glob
 import math
 import os
 import re
@@ -52,7 +53,7 @@ def emit_arguments(row, target, limit_bytes):
 
 
 def emit(tilecast, row, folder):
-    """The StableHLO of the row's program and the text of its kernel."""
+    """The path of the row's program, and the texts of its kernels by the ends of their names."""
     limit = int(row["limit_bytes"])
     # `emit` keeps room for spills, which v4 does not have to spare; v5p has the same text.
     for target, limit_bytes in [(row["target"], limit), ("v5p", 64 << 20)]:
@@ -67,31 +68,46 @@ def emit(tilecast, row, folder):
         program = re.sub(r"(size\\22: )\d+", rf"\g<1>{limit}", f.read())
     with open(path, "w") as f:
         f.write(program)
-    kernels = os.path.join(folder, "kernel.mlir")
-    run([tilecast, "emit", *arguments, "--format", "mosaic", "--output", kernels])
-    named = os.path.join(folder, f"kernel.{row['kernel']}.mlir")
-    with open(named if os.path.exists(named) else kernels, "rb") as f:
-        return path, f.read()
+    run([tilecast, "emit", *arguments, "--format", "mosaic", "--output", os.path.join(folder, "kernel.mlir")])
+    kernels = {}
+    for name in glob.glob(os.path.join(glob.escape(folder), "kernel*.mlir")):
+        with open(name, "rb") as f:
+            kernels[os.path.basename(name)[len("kernel"):-len(".mlir")]] = f.read()
+    return path, kernels
 
 
-def measure(options, row):
-    """What came of a row: same, changed, differs or failed; and a line to print."""
+def measure(options, rows):
+    """What came of each row of a program: same, changed, differs or failed; and a line to print."""
     with tempfile.TemporaryDirectory(prefix="tilecast-points-") as folder:
         try:
-            path, text = emit(options.tilecast, row, folder)
+            path, kernels = emit(options.tilecast, rows[0], folder)
         except RuntimeError as error:
-            return "failed", str(error)
-        if f"{zlib.adler32(text):08x}" != row["text"]:
-            return "changed", "the kernel has another text now"
-        answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, row["target"], path, folder)
-        if answer["status"] == "error":
-            return "failed", str(answer["message"])[:300]
+            return [("failed", str(error))] * len(rows)
+        texts = [kernels.get("." + row["kernel"], kernels.get("")) for row in rows]
+        changed = [text is None or f"{zlib.adler32(text):08x}" != row["text"] for row, text in zip(rows, texts)]
+        if all(changed):
+            return [("changed", "the kernel has another text now")] * len(rows)
+        answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, rows[0]["target"], path, folder)
+        schedules = []
         if options.cycles and answer["status"] == "ok":
-            figures = tpu_schedule.figures(options.tilecast, row["target"])
+            figures = tpu_schedule.figures(options.tilecast, rows[0]["target"])
             try:
-                return cycles(row, answer, tpu_schedule.read(folder, figures)["calls"])
+                schedules = [tpu_schedule.read(folder, figures, independent)["calls"] for independent in (True, False)]
             except tpu_schedule.Unreadable as error:
-                return "failed", str(error)
+                answer = {"status": "error", "message": error}
+    found = []
+    for row, is_changed in zip(rows, changed):
+        if is_changed:
+            found.append(("changed", "the kernel has another text now"))
+        elif answer["status"] not in ("ok", "vmem_oom"):
+            found.append(("failed", str(answer["message"])[:300]))
+        else:
+            found.append(cycles(row, answer, *schedules) if schedules else vmem(row, answer))
+    return found
+
+
+def vmem(row, answer):
+    """The outcome for the bytes of a row's kernel."""
     if answer["status"] == "vmem_oom":
         used = answer["used_bytes"]
         same = row["status"] == "oom"
@@ -102,16 +118,22 @@ def measure(options, row):
     return ("same" if same else "differs"), f"{used} bytes, measured {row['used_bytes']}"
 
 
-def cycles(row, answer, calls):
-    """The outcome for the cycles of a row's kernel, which is the one of the program with its bytes and, of those, its cycles."""
-    called = [calls[kernel["name"]] for kernel in answer["kernels"] if kernel["used_bytes"] == int(row["used_bytes"])]
-    found = [(call["first_cycles"], call["first_cycles_with_copies"]) for call in called]
-    if not found:
+def cycles(row, answer, independent, shared):
+    """The outcome for the cycles of a row's kernel, which is the one of the program with its bytes and, of those, its cycles. The row
+    gets those with copies."""
+    names = [kernel["name"] for kernel in answer["kernels"] if kernel["used_bytes"] == int(row["used_bytes"])]
+    if not names:
         return "differs", f"no kernel uses {row['used_bytes']} bytes"
     measured = int(row["cycles"])
-    read, with_copies = min(found, key=lambda pair: abs(pair[0] - measured))
-    copies = f"; with copies {with_copies}, {row['cycles_shared']}" if row["cycles_shared"] else ""
-    return ("same" if read == measured else "differs"), f"{read} cycles, measured {measured}{copies}"
+    name = min(names, key=lambda name: abs(shared[name]["first_cycles"] - measured))
+    read = shared[name]["first_cycles"]
+    line = f"{read} cycles, measured {measured}"
+    for column, calls in [("cycles_independent", independent), ("cycles_shared", shared)]:
+        with_copies = calls[name]["first_cycles_with_copies"]
+        line += f"; {column} {with_copies}, {row[column] or 'not measured'}"
+        if read == measured:
+            row[column] = with_copies
+    return ("same" if read == measured else "differs"), line
 
 
 def main():
@@ -120,12 +142,18 @@ def main():
     parser.add_argument("--libtpu", required=True)
     parser.add_argument("--set", default="heldout", choices=["fit", "heldout"])
     parser.add_argument("--targets", default="v4,v5e,v5p,v6e,v7x")
+    parser.add_argument("--kernels", help="only rows of these kernels")
     parser.add_argument("--limit", type=int, help="only this many rows, evenly spread")
     parser.add_argument("--smallest", action="store_true", help="with --limit, the rows of the smallest blocks instead")
     parser.add_argument("--cycles", action="store_true", help="compare cycles, of the rows that were compiled, and not VMEM")
+    parser.add_argument("--record", action="store_true", help="with --cycles, write those with copies into the rows")
     options = parser.parse_args()
-    with open(os.path.join(ROOT, "backend-sim", "data", f"{options.set}.csv")) as f:
-        rows = [row for row in csv.DictReader(f) if row["target"] in options.targets.split(",")]
+    data = os.path.join(ROOT, "backend-sim", "data", f"{options.set}.csv")
+    with open(data) as f:
+        everything = list(csv.DictReader(f))
+    rows = [row for row in everything if row["target"] in options.targets.split(",")]
+    if options.kernels:
+        rows = [row for row in rows if row["kernel"] in options.kernels.split(",")]
     if options.cycles:
         rows = [row for row in rows if row["status"] == "ok" and row["cycles"] and row["target"] != "v4"]
     if options.smallest:
@@ -133,11 +161,20 @@ def main():
     elif options.limit:
         rows = rows[:: max(1, len(rows) // options.limit)][: options.limit]
     counts = {"same": 0, "changed": 0, "differs": 0, "failed": 0}
-    for row in rows:
-        outcome, line = measure(options, row)
-        counts[outcome] += 1
-        sides = "b h v tokens hidden vocab".split()
-        print(outcome, row["target"], row["kernel"], row["dtype"], *(row[side] for side in sides), line, flush=True)
+    programs = {}
+    for row in rows:  # the kernels of a program are rows of their own
+        key = row["target"], row["limit_bytes"], *emit_arguments(row, row["target"], 0)
+        programs.setdefault(key, []).append(row)
+    for rows in programs.values():
+        for row, (outcome, line) in zip(rows, measure(options, rows)):
+            counts[outcome] += 1
+            sides = "b h v tokens hidden vocab".split()
+            print(outcome, row["target"], row["kernel"], row["dtype"], *(row[side] for side in sides), line, flush=True)
+    if options.record:
+        with open(data, "w") as f:
+            writer = csv.DictWriter(f, everything[0], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(everything)
     print(", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
     return 1 if counts["differs"] + counts["failed"] else 0
 

@@ -9,7 +9,8 @@ are passed are counted. All else is skipped, and what a vector tells the scalar 
 nothing in these programs (our forward kernel folds a block again where a sum of exponentials became too large: here, never).
 
 The same run times the copies. Each takes a latency and its bytes at the rate of the compiler's own model, one after the
-other (`tilecast targets` has both; there is none for v4); where the program waits for one that is not done yet, it stalls.
+other (`tilecast targets` has both; there is none for v4), or with --independent at once; where the program waits for one that is not
+done yet, it stalls.
 
 The compiler writes a listing for each kernel, for each fusion of XLA around them, and for the program that calls them (TLP);
 that one is run, with what it calls. Memory that no scalar operation has written reads as 0 (so it is core 0 that is run), and
@@ -85,8 +86,8 @@ class Program:
 class Machine:
     """One core: scalar registers, predicates, the memory that scalars wrote, semaphores, and a clock."""
 
-    def __init__(self, programs, figures):
-        self.programs, self.figures = programs, figures
+    def __init__(self, programs, figures, independent=False):
+        self.programs, self.figures, self.independent = programs, figures, independent
         self.delay = figures["branch_delay_cycles"]
         self.S, self.P, self.memory = [0] * 64, [False] * 32, {}
         self.semaphores = collections.defaultdict(lambda: [0, collections.deque()])
@@ -105,7 +106,8 @@ class Machine:
         done = now
         if rate and "hbm" in path:
             latency = figures["vmem_to_hbm_latency_cycles" if path.endswith("hbm") else "hbm_to_vmem_latency_cycles"]
-            self.copies_free_at = max(self.copies_free_at, now) + size / rate
+            start = now if self.independent else max(self.copies_free_at, now)
+            self.copies_free_at = start + size / rate
             done = self.copies_free_at + latency
         self.semaphores[semaphore][1].append((done, granules))
 
@@ -255,6 +257,10 @@ class Machine:
             return f"signed({values[0]} {ARITHMETIC[operation]} {values[1]})"
         if operation in BITWISE:
             return f"({values[0]} {BITWISE[operation]} {values[1]})"
+        if operation == "sshllo":  # ones come from the right
+            return f"signed({values[0]} << {values[1]} | (1 << {values[1]}) - 1)"
+        if operation == "smulhi":
+            return f"signed((({values[0]} & 0xFFFFFFFF) * ({values[1]} & 0xFFFFFFFF)) >> 32)"
         if operation == "sshrl":
             return f"(({values[0]} & 0xFFFFFFFF) >> {values[1]})"
         if operation in ("smax", "smin"):
@@ -311,12 +317,12 @@ def listings(folder):
     return found
 
 
-def read(folder, figures):
-    """Cycles of the whole program in `folder`, and of each kernel and fusion that it calls."""
+def read(folder, figures, independent=False):
+    """Cycles of the whole program in `folder`, and of each kernel and fusion that it calls; copies take turns unless they are independent."""
     programs = listings(folder)
     if MAIN not in programs:
         raise Unreadable("the compiler wrote no listing of the program")
-    machine = Machine(programs, figures)
+    machine = Machine(programs, figures, independent)
     machine.run(programs[MAIN])
     calls = {}
     for name, cycles, stalled, size in machine.calls:
@@ -361,17 +367,18 @@ def main():
     parser.add_argument("--libtpu", help="the compiler, to compile PROGRAM")
     parser.add_argument("--target", required=True)
     parser.add_argument("--listings", metavar="DIR", help="read what the compiler has written here, instead")
+    parser.add_argument("--independent", action="store_true", help="copies do not take turns")
     parser.add_argument("program", nargs="?", help="a StableHLO file")
     options = parser.parse_args()
     if options.listings:
-        print(json.dumps(read(options.listings, figures(options.tilecast, options.target)), indent=2))
+        print(json.dumps(read(options.listings, figures(options.tilecast, options.target), options.independent), indent=2))
         return 0
     with tempfile.TemporaryDirectory(prefix="tilecast-schedule-") as folder:
         answer = compile_with_listings(options.tilecast, options.libtpu, options.target, options.program, folder)
         if answer["status"] != "ok":
             print(json.dumps(answer))
             return 2
-        answer["schedule"] = read(folder, figures(options.tilecast, options.target))
+        answer["schedule"] = read(folder, figures(options.tilecast, options.target), options.independent)
     print(json.dumps(answer, indent=2))
     return 0
 

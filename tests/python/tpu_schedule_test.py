@@ -47,8 +47,9 @@ COPY = """
 """
 
 
-def run(**programs):
-    machine = tpu_schedule.Machine({name: tpu_schedule.Program(name, text) for name, text in programs.items()}, FIGURES)
+def run(independent=False, **programs):
+    programs = {name: tpu_schedule.Program(name, text) for name, text in programs.items()}
+    machine = tpu_schedule.Machine(programs, FIGURES, independent)
     machine.run(machine.programs[tpu_schedule.MAIN])
     return machine
 
@@ -79,6 +80,18 @@ class Reader(unittest.TestCase):
    0x1   :  { %s2_s2 = scalar_lea.vmem %s1_s1, 504 [#allocation3]  ;;  %s3_s3 = smov.u32 %s1_s1 [#allocation3] }
 """
         self.assertEqual(run(TLP=text).S[1:4], [8, 512, 8])
+
+    def test_halves_of_products_and_masks(self):
+        text = """
+     0   :  { %s1_s1 = smov.u32 100  ;;  %s2_s2 = smov.u32 3  ;;  %s3_s3 = smov.u32 0 }
+   0x1   :  { %s4_s4 = smulhi.u32 2863311531, %s1_s1  ;;  %s5_s5 = sshllo.u32 %s3_s3, %s2_s2  ;;  %s6_s6 = sshllo.u32 %s2_s2, %s2_s2 }
+"""
+        self.assertEqual(run(TLP=text).S[4:7], [100 * 2 // 3, 0b111, 0b11111])
+
+    def test_independent_copies_do_not_take_turns(self):
+        two = COPY.replace("   0x2 ", "   0x2   :  { %9 = dma.hbm_to_vmem /*hbm=*/%s0_s0, /*size_in_granules=*/64, /*vmem=*/%s0_s0, /*dst_syncflagno=*/9 }\n   0x3 ", 1)
+        shared, independent = [run(independent, TLP=two).stalled for independent in (False, True)]
+        self.assertGreater(shared, independent)
 
     def test_a_wait_stalls_until_its_copy_is_done(self):
         machine = run(TLP=COPY)
