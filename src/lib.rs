@@ -45,6 +45,7 @@ pub use tilecast_core as core;
 pub use tilecast_core::DType;
 pub use tilecast_core::kernels::linear_ce::{
     Blocks, DxBlocks, InDw, Kept, Lazy, Options, Reduction, Schedule, Split, Stored, Strategy,
+    Structure,
 };
 pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;

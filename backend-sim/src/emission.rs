@@ -8,13 +8,13 @@
 pub mod logits;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{Blocks, Schedule, Split, Strategy};
+use tilecast_core::kernels::head::{Blocks, Schedule};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::memory::MARGIN_BYTES;
-use crate::op::{Request, SimError, lazy, rows_per_sub_tile};
-use crate::problem::OnHead;
+use crate::op::{BackwardPlan, Request, SimError};
+use crate::problem::{OnHead, Problem, schedule};
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
 
@@ -66,8 +66,8 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
 }
 
 /// Chooses the best blocks that leave room for the error of the prediction; if there are none, the best. `plan` makes
-/// the request and the candidates for a limit in bytes; `limit_bytes` is what the kernels may use, by default all they
-/// need.
+/// the request and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
+/// may use, by default all they need.
 ///
 /// # Errors
 /// Those of `plan` and of [`tune::best`].
@@ -75,8 +75,6 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     plan: impl Fn(u64) -> Result<(Request<P>, Space), E>,
     target: &'static Target,
     limit_bytes: Option<u64>,
-    dtype: DType,
-    products: F32Products,
 ) -> Result<Choice, E> {
     let capacity = target.vmem_usable_bytes.value;
     let most = limit_bytes.map_or(capacity, |limit| limit.min(capacity));
@@ -85,56 +83,49 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         Some(_) => most.saturating_sub(MARGIN_BYTES).max(most / 4),
         None => default.min(most.saturating_sub(MARGIN_BYTES)),
     };
-    let exact = (dtype, products) == (DType::F32, F32Products::Exact);
-    let within = |limit_bytes: u64| -> Result<Row, E> {
-        let (request, space) = plan(limit_bytes)?;
-        let request = request.products(products);
-        if exact {
-            let row = best(&request, &for_exact_products(&space, target))?;
+    let within = |(request, space): &(Request<P>, Space)| -> Result<Row, SimError> {
+        if has_exact_products(request) {
+            let row = best(request, &for_exact_products(space, target))?;
             if row.report.verdict == Verdict::Fits {
                 return Ok(row);
             }
         }
-        Ok(best(&request, &space)?)
+        best(request, space)
     };
-    let mut row = within(for_blocks)?;
+    let mut planned = plan(for_blocks)?;
+    let mut row = within(&planned)?;
     if row.report.verdict != Verdict::Fits {
-        row = within(most)?;
+        planned = plan(most)?;
+        row = within(&planned)?;
     }
+    let (request, _) = planned;
     let forward = row.forward.or(row.backward.map(|plan| plan.blocks));
-    let backward = row.backward.map(|plan| plan.blocks).or(row.forward);
+    let one_chunk = |blocks: Blocks| BackwardPlan {
+        blocks,
+        chunk_columns: Some(blocks.v),
+    };
+    let backward = row.backward.or(row.forward.map(one_chunk));
     let (Some(forward), Some(backward)) = (forward, backward) else {
         return Err(E::from(SimError::NothingToTry));
     };
-    let strategy = row
-        .backward
-        .map_or(Strategy::Streaming, |plan| plan.strategy());
-    let chunk_columns = row.backward.and_then(|plan| plan.chunk_columns);
-    let schedule = Schedule {
-        forward,
-        backward,
-        strategy,
-        chunk_columns: chunk_columns.unwrap_or(backward.v),
-        cores: target.cores_per_device(),
-        rows_per_sub_tile: rows_per_sub_tile(target).min(forward.b).min(backward.b),
-        shared_sub_tiles: false,
-        split: Split::Rows,
-        dx: None,
-        lazy: lazy(target, forward),
-    };
+    let schedule = schedule(forward, backward, target, request.kernel_structure());
     let needed = row.vmem_used_bytes.saturating_add(MARGIN_BYTES);
     // An error beyond what was seen should not fail either, where there is room. Spills of exact f32
     // products grow faster than the blocks: 28 MiB were seen beside 32 MiB of buffers on v6e.
-    let wanted = match (dtype, products) {
-        _ if limit_bytes.is_some() => most,
-        (DType::F32, F32Products::Exact) => capacity,
-        _ => needed.saturating_mul(3) / 2,
+    let wanted = match limit_bytes {
+        Some(_) => most,
+        None if has_exact_products(&request) => capacity,
+        None => needed.saturating_mul(3) / 2,
     };
     Ok(Choice {
         schedule,
         vmem_limit_bytes: wanted.min(most),
         row,
     })
+}
+
+fn has_exact_products<P: OnHead>(request: &Request<P>) -> bool {
+    request.problem().dtype() == DType::F32 && request.f32_products() == F32Products::Exact
 }
 
 fn best<P: OnHead>(request: &Request<P>, space: &Space) -> Result<Row, SimError> {
@@ -144,7 +135,7 @@ fn best<P: OnHead>(request: &Request<P>, space: &Space) -> Result<Row, SimError>
 
 #[cfg(test)]
 mod tests {
-    use tilecast_core::kernels::linear_ce::{LinearCe, Options};
+    use tilecast_core::kernels::linear_ce::{LinearCe, Options, Strategy};
     use tilecast_core::target::TARGETS;
 
     use super::*;
@@ -155,13 +146,23 @@ mod tests {
         products: F32Products,
         given: Option<Blocks>,
     ) -> Choice {
+        chosen_of(&Strategy::ALL, target, limit_bytes, products, given)
+    }
+
+    fn chosen_of(
+        strategies: &[Strategy],
+        target: &'static Target,
+        limit_bytes: Option<u64>,
+        products: F32Products,
+        given: Option<Blocks>,
+    ) -> Choice {
         let problem = LinearCe::new(4096, 2048, 151643, DType::F32, Options::default()).unwrap();
         let plan = |limit_bytes| {
-            let request = Request::new(problem, target, 1, Some(limit_bytes))?;
-            let space = Space::new(&request, [true; 2], [given; 2], &Strategy::ALL);
+            let request = Request::new(problem, target, 1, Some(limit_bytes))?.products(products);
+            let space = Space::new(&request, [true; 2], [given; 2], strategies);
             Ok::<_, SimError>((request, space))
         };
-        choose(plan, target, limit_bytes, DType::F32, products).unwrap()
+        choose(plan, target, limit_bytes).unwrap()
     }
 
     fn macs(blocks: Blocks) -> usize {
@@ -199,12 +200,16 @@ mod tests {
         let v5e = Target::by_name("v5e").unwrap();
         let (b, h, v) = (512, 512, 1024);
         let given = Some(Blocks { b, h, v });
-        let used = (chosen(v5e, None, F32Products::Exact, given).row).vmem_used_bytes;
-        let limit = used.next_multiple_of(1 << 10);
-        let choice = chosen(v5e, Some(limit), F32Products::Exact, given);
+        // Of one strategy: another may need less.
+        let chosen = |limit_bytes| {
+            let streaming = &[Strategy::Streaming];
+            chosen_of(streaming, v5e, limit_bytes, F32Products::Exact, given)
+        };
+        let limit = (chosen(None).row.vmem_used_bytes).next_multiple_of(1 << 10);
+        let choice = chosen(Some(limit));
         assert_eq!(choice.row.report.verdict, Verdict::Fits);
         assert_eq!(choice.vmem_limit_bytes, limit);
-        let short = chosen(v5e, Some(limit - 1024), F32Products::Exact, given);
+        let short = chosen(Some(limit - 1024));
         let reason = short.row.report.reason.unwrap();
         let named = format!("the limit is {}", crate::bytes_text((limit - 1024) as f64));
         assert!(reason.contains(&named), "{named}: {reason}");

@@ -12,7 +12,7 @@ use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::kernels::head::{
-    Blocks, DxBlocks, Head, HeadError, HeadKernel, Lazy, Schedule, Split, Strategy,
+    Blocks, DxBlocks, Head, HeadError, HeadKernel, Lazy, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -103,6 +103,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         cores: target.cores_per_device(),
         rows_per_sub_tile: lanes,
         shared_sub_tiles: false,
+        structure: Structure::Overlapped,
         split: Split::Rows,
         dx: None,
         lazy: Some(Lazy {

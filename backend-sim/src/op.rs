@@ -14,7 +14,9 @@ use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::budget::{HbmLedger, HbmTerm};
-use tilecast_core::kernels::linear_ce::{Blocks, HeadError, HeadKernel, Lazy, LinearCe, Strategy};
+use tilecast_core::kernels::linear_ce::{
+    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Strategy, Structure,
+};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{ArrayId, Kernel, Program, Step};
 use tilecast_core::target::{Generation, Target};
@@ -107,6 +109,7 @@ pub struct Request<P = LinearCe> {
     vmem_limit_bytes: Option<u64>,
     raises_limit: bool,
     products: F32Products,
+    structure: Structure,
 }
 
 /// How a backward pass is cut.
@@ -245,6 +248,7 @@ impl<P: Problem> Request<P> {
             vmem_limit_bytes,
             raises_limit: false,
             products: F32Products::default(),
+            structure: Structure::Overlapped,
         })
     }
 
@@ -252,6 +256,12 @@ impl<P: Problem> Request<P> {
     #[must_use]
     pub const fn products(self, products: F32Products) -> Self {
         Self { products, ..self }
+    }
+
+    /// The same with kernels of that structure.
+    #[must_use]
+    pub const fn structure(self, structure: Structure) -> Self {
+        Self { structure, ..self }
     }
 
     /// The same with each kernel allowed the limit that it needs, [room](MARGIN_BYTES) for more spills than
@@ -266,6 +276,11 @@ impl<P: Problem> Request<P> {
         }
     }
 
+    /// How products of f32 operands are made.
+    pub const fn f32_products(&self) -> F32Products {
+        self.products
+    }
+
     /// Passes of the matrix units that a product takes.
     pub fn product_passes(&self) -> u64 {
         match (self.problem.dtype(), self.products) {
@@ -273,6 +288,11 @@ impl<P: Problem> Request<P> {
             (DType::F32, F32Products::Rounded) => self.target.f32_default_passes.value,
             _ => 1,
         }
+    }
+
+    /// What steps of the kernels overlap.
+    pub const fn kernel_structure(&self) -> Structure {
+        self.structure
     }
 
     /// Whether each kernel has the limit that it needs.
@@ -372,14 +392,14 @@ impl<P: Problem> Request<P> {
         &self,
         blocks: P::Blocks,
     ) -> Result<Program<P::Kernel>, SimError> {
-        self.device_problem.forward(blocks, self.target)
+        (self.device_problem).forward(blocks, self.target, self.structure)
     }
 
     pub(crate) fn backward_program(
         &self,
         plan: BackwardPlan<P::Blocks>,
     ) -> Result<Program<P::Kernel>, SimError> {
-        self.device_problem.backward(plan, self.target)
+        (self.device_problem).backward(plan, self.target, self.structure)
     }
 
     /// What is known of the kernels of this request before any is judged.

@@ -115,7 +115,9 @@ fn alike(a: &Region, b: &Region) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Split, Strategy};
+    use tilecast_core::kernels::linear_ce::{
+        Blocks, LinearCe, Options, Schedule, Split, Strategy, Structure,
+    };
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::lower;
 
@@ -140,6 +142,7 @@ mod tests {
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             split: Split::Rows,
             dx: None,
             lazy: None,

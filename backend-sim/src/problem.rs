@@ -6,7 +6,9 @@
 use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Split, Strategy};
+use tilecast_core::kernels::head::{
+    self, Blocks, Head, HeadKernel, Schedule, Split, Strategy, Structure,
+};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
@@ -42,7 +44,7 @@ pub trait Problem: Copy + Debug {
     /// Whatever the op refuses.
     fn share(&self, devices: usize) -> Result<Self, SimError>;
 
-    /// The forward pass for `target`.
+    /// The forward pass for `target`; ops on given logits have one structure.
     ///
     /// # Errors
     /// Blocks that no target could take.
@@ -50,9 +52,10 @@ pub trait Problem: Copy + Debug {
         &self,
         blocks: Self::Blocks,
         target: &Target,
+        structure: Structure,
     ) -> Result<Program<Self::Kernel>, SimError>;
 
-    /// The backward pass for `target`.
+    /// The backward pass for `target`; ops on given logits have one structure.
     ///
     /// # Errors
     /// Blocks that no target could take.
@@ -60,6 +63,7 @@ pub trait Problem: Copy + Debug {
         &self,
         plan: BackwardPlan<Self::Blocks>,
         target: &Target,
+        structure: Structure,
     ) -> Result<Program<Self::Kernel>, SimError>;
 
     /// Block sizes worth trying.
@@ -299,20 +303,24 @@ impl<P: OnHead> Problem for P {
         &self,
         blocks: Self::Blocks,
         target: &Target,
+        structure: Structure,
     ) -> Result<Program<HeadKernel>, SimError> {
         let plan = BackwardPlan {
             blocks,
             chunk_columns: None,
         };
-        self.program(Passes::Forward, &schedule(plan, target))
+        let schedule = schedule(blocks, plan, target, structure);
+        self.program(Passes::Forward, &schedule)
     }
 
     fn backward(
         &self,
         plan: BackwardPlan,
         target: &Target,
+        structure: Structure,
     ) -> Result<Program<HeadKernel>, SimError> {
-        self.program(Passes::Backward, &schedule(plan, target))
+        let schedule = schedule(plan.blocks, plan, target, structure);
+        self.program(Passes::Backward, &schedule)
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
@@ -342,22 +350,28 @@ impl<P: OnHead> Problem for P {
     }
 }
 
-fn schedule(plan: BackwardPlan, target: &Target) -> Schedule {
-    let BackwardPlan {
-        blocks,
-        chunk_columns,
-    } = plan;
+/// Both passes in the given blocks on `target`.
+pub(crate) fn schedule(
+    forward: Blocks,
+    backward: BackwardPlan,
+    target: &Target,
+    structure: Structure,
+) -> Schedule {
     Schedule {
-        forward: blocks,
-        backward: blocks,
-        strategy: plan.strategy(),
-        chunk_columns: chunk_columns.unwrap_or(blocks.v),
+        forward,
+        backward: backward.blocks,
+        strategy: backward.strategy(),
+        chunk_columns: backward.chunk_columns.unwrap_or(backward.blocks.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
         shared_sub_tiles: false,
+        structure,
         split: Split::Rows,
         dx: None,
-        lazy: lazy(target, blocks),
+        lazy: match structure {
+            Structure::Overlapped => lazy(target, forward),
+            Structure::InTurn => None,
+        },
     }
 }
 
@@ -391,6 +405,7 @@ impl Problem for LogitsOp {
         &self,
         blocks: Self::Blocks,
         _: &Target,
+        _: Structure,
     ) -> Result<Program<SoftmaxKernel>, SimError> {
         Ok(self.forward(&softmax::Schedule::new(blocks))?)
     }
@@ -399,6 +414,7 @@ impl Problem for LogitsOp {
         &self,
         plan: BackwardPlan<Self::Blocks>,
         _: &Target,
+        _: Structure,
     ) -> Result<Program<SoftmaxKernel>, SimError> {
         Ok(self.backward(&softmax::Schedule::new(plan.blocks))?)
     }

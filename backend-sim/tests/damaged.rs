@@ -12,7 +12,7 @@ use std::panic::catch_unwind;
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Split, Strategy,
+    Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::program::{Kernel, Launch, LoopCounter, Program};
 use tilecast_sim::execute::{Array, ExecuteError, Options, run};
@@ -131,6 +131,7 @@ fn samples() -> Vec<Sample> {
             cores: 1,
             rows_per_sub_tile: 128,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             split: Split::Rows,
             dx: None,
             lazy: None,

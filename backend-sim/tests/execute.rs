@@ -3,7 +3,7 @@
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, Options as Ce, Reduction, Schedule, Split, Strategy, reference,
+    Blocks, LinearCe, Options as Ce, Reduction, Schedule, Split, Strategy, Structure, reference,
 };
 use tilecast_sim::execute::{Array, ExecuteError, Options, Text, program};
 
@@ -101,6 +101,7 @@ impl Problem {
                 cores: 2,
                 rows_per_sub_tile: 128,
                 shared_sub_tiles: false,
+                structure: Structure::Overlapped,
                 split: Split::Rows,
                 dx: None,
                 lazy: None,

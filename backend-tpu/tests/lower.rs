@@ -2,7 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Split, Strategy,
+    Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::kernels::softmax::{self, LogitsOptions, SoftmaxKernel};
 use tilecast_core::kernels::{entropy, grpo, logits_ce};
@@ -35,6 +35,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         cores: 2,
         rows_per_sub_tile: 128,
         shared_sub_tiles: false,
+        structure: Structure::Overlapped,
         split: Split::Rows,
         dx: None,
         lazy: None,

@@ -18,7 +18,7 @@ use tilecast::sim::execute::ExecuteError;
 use tilecast::sim::interpretation::InterpretError;
 use tilecast::sim::op::SimError;
 use tilecast::tpu::lower::F32Products;
-use tilecast::{DType, Options, Reduction, Strategy};
+use tilecast::{DType, Options, Reduction, Strategy, Structure};
 
 use super::Outcome;
 use super::logits::{GivenLogits, LogitsArgs};
@@ -176,6 +176,24 @@ impl From<ProductsArg> for F32Products {
     }
 }
 
+/// What a step of a kernel overlaps.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StructureArg {
+    /// All it can.
+    Overlapped,
+    /// One thing at a time, as the published Pallas kernels do: to rank block sizes for them.
+    InTurn,
+}
+
+impl From<StructureArg> for Structure {
+    fn from(structure: StructureArg) -> Self {
+        match structure {
+            StructureArg::Overlapped => Self::Overlapped,
+            StructureArg::InTurn => Self::InTurn,
+        }
+    }
+}
+
 /// Which passes are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Pass {
@@ -322,6 +340,9 @@ pub(crate) struct ProblemArgs {
     /// Products of f32 inputs
     #[arg(long, value_enum, default_value_t = ProductsArg::Exact)]
     pub(crate) f32_products: ProductsArg,
+    /// What a step of a kernel overlaps
+    #[arg(long, value_enum, default_value_t = StructureArg::Overlapped)]
+    pub(crate) structure: StructureArg,
     /// The head has a bias [V]
     #[arg(long)]
     pub(crate) bias: bool,

@@ -7,7 +7,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use tilecast::Schedule;
 use tilecast::core::kernels::head::HeadKernel;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::kernels::logits_op::LogitsOp;
@@ -20,6 +19,7 @@ use tilecast::sim::op::Request;
 use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
+use tilecast::{Schedule, Structure};
 
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
 use super::logits::given_blocks;
@@ -34,6 +34,7 @@ pub(crate) struct Wanted<'a, P = LinearCe> {
     pub(crate) target: &'static Target,
     pub(crate) vmem_limit_kib: Option<u32>,
     pub(crate) products: F32Products,
+    pub(crate) structure: Structure,
 }
 
 /// An op whose blocks are chosen.
@@ -69,13 +70,12 @@ impl<P: OnHead> Emission<P> {
                 let limit_bytes = limit_bytes >> 10 << 10;
                 let chips = wanted.chips as usize;
                 let request = Request::new(problem, target, chips, Some(limit_bytes))?;
+                let request = request.products(products).structure(wanted.structure);
                 let space = space(wanted.schedule, &request)?;
                 Ok::<_, CliError>((request, space))
             },
             target,
             wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10),
-            problem.head().dtype(),
-            products,
         )?;
         let fits = row.report.verdict == Verdict::Fits;
         Ok(Self {
@@ -241,6 +241,7 @@ impl Choices<'_> {
             target: self.target,
             vmem_limit_kib: self.vmem_limit_kib,
             products: self.args.f32_products.into(),
+            structure: self.args.structure.into(),
         })?;
         let schedule = &emission.schedule;
         let [blocks, backward_blocks] = self.wanted([schedule.forward, schedule.backward]);

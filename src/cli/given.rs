@@ -19,7 +19,7 @@ const OF_ROWS: [Op; 5] = [
 ];
 
 /// The ops that have an option; one that is not listed is an option of all.
-const OF_SOME: [(&str, &[Op]); 28] = [
+const OF_SOME: [(&str, &[Op]); 29] = [
     ("hidden", &Op::ON_HEAD),
     ("bias", &Op::ON_HEAD),
     ("weight", &[Op::LinearCe]),
@@ -31,6 +31,7 @@ const OF_SOME: [(&str, &[Op]); 28] = [
     ("chunk_columns", &Op::ON_HEAD),
     ("store_logits", &[Op::LinearCe]),
     ("f32_products", &Op::ON_HEAD),
+    ("structure", &Op::ON_HEAD),
     ("z_loss", &[Op::LinearCe, Op::LogitsCe]),
     ("label_smoothing", &[Op::LinearCe, Op::LogitsCe]),
     ("ignore_index", &[Op::LinearCe, Op::LogitsCe]),

@@ -9,7 +9,7 @@ use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
-use tilecast::{DType, Strategy};
+use tilecast::{DType, Strategy, Structure};
 
 use super::Outcome;
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
@@ -25,7 +25,8 @@ pub(crate) fn request<P: Problem>(
     let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
     let chips = args.chips as usize;
     let request = Request::new(problem, target, chips, limit_bytes).map_err(CliError::invalid)?;
-    Ok(request.products(args.f32_products.into()))
+    let request = request.products(args.f32_products.into());
+    Ok(request.structure(args.structure.into()))
 }
 
 /// What is tried: given blocks and strategy, else all.
@@ -40,15 +41,16 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
         request,
         passes(schedule.pass),
         schedule.blocks(|sizes| P::Blocks::of(sizes, request.target()))?,
-        &strategies(schedule),
+        &strategies(schedule, request.kernel_structure()),
     ))
 }
 
-/// The given strategy, or all.
-pub(crate) fn strategies(schedule: &ScheduleArgs) -> Vec<Strategy> {
-    match schedule.strategy {
-        StrategyChoice(Some(strategy)) => vec![strategy],
-        StrategyChoice(None) => Strategy::ALL.to_vec(),
+/// The given strategy, or all that published kernels have if theirs is the structure.
+pub(crate) fn strategies(schedule: &ScheduleArgs, structure: Structure) -> Vec<Strategy> {
+    match (schedule.strategy, structure) {
+        (StrategyChoice(Some(strategy)), _) => vec![strategy],
+        (StrategyChoice(None), Structure::Overlapped) => Strategy::ALL.to_vec(),
+        (StrategyChoice(None), Structure::InTurn) => vec![Strategy::Combined],
     }
 }
 
@@ -117,6 +119,9 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
                 "products of f32 inputs are exact, {passes} passes of the matrix units; --f32-products rounded takes 1"
             ),
         });
+    }
+    if request.kernel_structure() == Structure::InTurn {
+        lines.push("kernels do one thing at a time, as published Pallas kernels do".into());
     }
     if request.raises_limit() {
         lines.push(format!(

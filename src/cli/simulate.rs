@@ -178,7 +178,7 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     let row = (best.rows)
         .first()
         .ok_or_else(|| CliError::failure("no pass is asked for"))?;
-    let strategies = strategies(&given.schedule);
+    let strategies = strategies(&given.schedule, request.kernel_structure());
     let simulation = Simulation::new(op, &request, row, &strategies)?;
     write_trace(trace, args.target, || simulation.trace())?;
     match args.json {

@@ -1,7 +1,7 @@
 //! [`Case`]: what is computed, on which numbers, in which blocks.
 
 use half::bf16;
-use tilecast::{Blocks, DType, Options, Reduction, Schedule, Split, Strategy};
+use tilecast::{Blocks, DType, Options, Reduction, Schedule, Split, Strategy, Structure};
 use tilecast_core::kernels::linear_ce::{LinearCe, reference};
 
 /// Every option at once.
@@ -89,6 +89,7 @@ impl Case {
             cores: 2,
             rows_per_sub_tile: b,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             split: Split::Rows,
             dx: None,
             lazy: None,

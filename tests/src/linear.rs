@@ -4,7 +4,7 @@
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
 use tilecast::core::kernels::head::{
-    Blocks, DxBlocks, HeadOptions, Lazy, Schedule, Split, Strategy,
+    Blocks, DxBlocks, HeadOptions, Lazy, Schedule, Split, Strategy, Structure,
 };
 use tilecast::core::kernels::linear_op::{Inputs, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
@@ -138,6 +138,7 @@ impl Case {
             cores: 2,
             rows_per_sub_tile: b,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             // One of each.
             split: match strategy {
                 Strategy::Combined => Split::Rows,

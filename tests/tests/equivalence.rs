@@ -5,7 +5,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
     ArrayMut, Blocks, Cotangents, Cpu, DType, DxBlocks, GradientsMut, Lazy, Matrix, Options,
-    Reduction, Schedule, Split, Strategy, linear_ce,
+    Reduction, Schedule, Split, Strategy, Structure, linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
 use tilecast_tests::case::everything;
@@ -52,6 +52,10 @@ fn by_columns(schedule: &mut Schedule) {
     let (b, h) = (b / 2, h.div_ceil(2));
     schedule.split = Split::Columns;
     schedule.dx = Some(DxBlocks { b, h });
+}
+
+fn in_turn(schedule: &mut Schedule) {
+    schedule.structure = Structure::InTurn;
 }
 
 fn lazy(columns: usize) -> Option<Lazy> {
@@ -231,6 +235,16 @@ cases! {
     lazily_and_large_logits_kept: ragged().logit_scale(40.0)
         .edit_schedule(|s| s.lazy = lazy_and_kept(1));
 
+    // One thing at a time, as published kernels do.
+    in_turn_f32: ragged().edit_schedule(in_turn);
+    in_turn_bf16: ragged().bf16().edit_schedule(in_turn);
+    in_turn_with_everything: ragged().options(everything()).edit_schedule(in_turn);
+    in_turn_in_one_hidden_block: shared(4).options(everything()).edit_schedule(in_turn);
+    in_turn_last_core_has_fewer_rows: Case::new("", [28, 12, 20]).blocks([4, 8, 8]).edit_schedule(|s| {
+        s.cores = 3;
+        in_turn(s);
+    });
+
     // Longer than the strips and slices in which the CPU backend walks a block.
     wide_blocks: Case::new("", [6, 16, 2600]).blocks([4, 16, 1100]).options(everything());
     deep_blocks: Case::new("", [9, 1300, 40]).blocks([8, 1200, 24]);
@@ -249,6 +263,10 @@ cases! {
         s.rows_per_sub_tile = 128;
     });
     tpu_blocks_shared_columns: tpu_blocks().options(everything()).edit_schedule(by_columns);
+    tpu_blocks_in_turn: tpu_blocks().options(everything()).edit_schedule(in_turn);
+    tpu_blocks_in_turn_bf16: tpu_blocks().bf16().edit_schedule(in_turn);
+    tpu_blocks_in_turn_in_one_hidden_block: Case::new("", [300, 140, 301]).blocks([128, 256, 128])
+        .edit_schedule(in_turn);
     tpu_blocks_lazily_f32: Case::new("", [150, 140, 501]).blocks([128, 128, 256])
         .options(everything()).edit_schedule(|s| s.lazy = lazy(128));
     tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tilecast::{
     Blocks, DType, DxBlocks, Lazy, Options, Reduction, Schedule, Split, Strategy as Backward,
+    Structure,
 };
 use tilecast_cpu::simd::Simd;
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Rounding};
@@ -105,6 +106,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         block(),
         any::<bool>(),
         any::<bool>(),
+        any::<bool>(),
         proptest::option::of((1..=4_usize, block())),
         proptest::option::of((block(), any::<bool>())),
     )
@@ -116,6 +118,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 cores,
                 rows_per_sub_tile,
                 shared_sub_tiles,
+                in_turn,
                 by_columns,
                 dx,
                 lazy,
@@ -127,6 +130,10 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 cores,
                 rows_per_sub_tile,
                 shared_sub_tiles,
+                structure: match in_turn {
+                    true => Structure::InTurn,
+                    false => Structure::Overlapped,
+                },
                 split: match by_columns {
                     true => Split::Columns,
                     false => Split::Rows,

@@ -367,7 +367,9 @@ fn is_local(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Split, Strategy};
+    use tilecast_core::kernels::linear_ce::{
+        Blocks, LinearCe, Options, Schedule, Split, Strategy, Structure,
+    };
     use tilecast_core::program::Kernel;
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::{F32Products, lower};
@@ -403,6 +405,7 @@ mod tests {
                     cores: 1,
                     rows_per_sub_tile: 128,
                     shared_sub_tiles: false,
+                    structure: Structure::Overlapped,
                     split: Split::Rows,
                     dx: None,
                     lazy: None,

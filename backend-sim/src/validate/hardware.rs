@@ -17,7 +17,7 @@
 
 use thiserror::Error;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options};
+use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Structure};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
@@ -154,7 +154,8 @@ impl RunOutcome {
     pub fn new(run: Run, baselines: &Baselines) -> Result<Self, HardwareError> {
         let request = |limit_bytes| {
             let request = Request::new(run.problem, run.target, 1, limit_bytes)?;
-            passes(&run, &request.products(F32Products::Rounded))
+            let request = request.products(F32Products::Rounded);
+            passes(&run, &request.structure(Structure::InTurn))
         };
         let limited = request(run.limit_bytes)?;
         let capacity = run.target.vmem_usable_bytes.value;

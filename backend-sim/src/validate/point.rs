@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Split, Strategy,
+    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::program::{Kernel, Launch, Program};
 use tilecast_core::target::{Target, UnknownTarget};
@@ -106,6 +106,7 @@ impl Own {
             cores: target.cores_per_device(),
             rows_per_sub_tile: self.rows_per_sub_tile,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             split: Split::Rows,
             dx: None,
             lazy: self.lazy,

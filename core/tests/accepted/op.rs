@@ -3,7 +3,7 @@
 use tilecast_core::DType;
 use tilecast_core::budget::{TermKind, VmemLedger};
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, LinearCe, Options, Schedule, Split, Strategy,
+    Blocks, HeadError, LinearCe, Options, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::program::{Kernel, ProgramError};
 use tilecast_core::spec::{Buffer, SpecError};
@@ -173,6 +173,7 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         cores: 2,
         rows_per_sub_tile: b,
         shared_sub_tiles: false,
+        structure: Structure::Overlapped,
         split: Split::Rows,
         dx: None,
         lazy: None,

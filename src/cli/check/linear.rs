@@ -8,7 +8,7 @@ use tilecast::core::kernels::logits_op::of_name;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::{default_target, delta_operand_dtype, raised};
-use tilecast::{Blocks, Cpu, DType, Schedule, Split, Strategy};
+use tilecast::{Blocks, Cpu, DType, Schedule, Split, Strategy, Structure};
 
 use super::logits::{self, Differences, Exact};
 use super::{Args, Checked, thread_counts};
@@ -96,6 +96,7 @@ impl Case {
             chunk_columns: 2 * v,
             rows_per_sub_tile: b,
             shared_sub_tiles: false,
+            structure: Structure::Overlapped,
             split: Split::Rows,
             dx: None,
             ..chosen

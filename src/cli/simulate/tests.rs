@@ -26,7 +26,7 @@ fn document(line: &str) -> Value {
         || (),
     )
     .unwrap();
-    let strategies = strategies(&problem.schedule);
+    let strategies = strategies(&problem.schedule, request.kernel_structure());
     Simulation::new(args.op.unwrap(), &request, &rows[0], &strategies)
         .unwrap()
         .document()

@@ -13,7 +13,7 @@ use tilecast::tpu::pjrt::{
     Client, CompileOptions, Device, DeviceBuffer, HOW_TO_GET_LIBTPU, HostArray, PjrtError, Plugin,
     generation_of,
 };
-use tilecast::{DType, Forward, Gradient, Gradients, Schedule};
+use tilecast::{DType, Forward, Gradient, Gradients, Schedule, Structure};
 
 use super::TpuArgs;
 use crate::cli::args::{CliError, Pass, ScheduleArgs};
@@ -53,6 +53,7 @@ pub(crate) fn run(
         chips: 1,
         target: target(device)?,
         vmem_limit_kib: None,
+        structure: Structure::Overlapped,
         products: args.f32_products.into(),
     };
     let emission = Emission::choose(wanted)?;

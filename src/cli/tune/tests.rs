@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use clap::Parser;
 
 use super::*;
@@ -186,6 +188,27 @@ fn rounded_products_of_f32_are_predicted_as_such() {
         tuned.rows[0].bounds.mxu
     });
     assert!((5.0..6.5).contains(&(exact / rounded)), "{exact} {rounded}");
+}
+
+#[test]
+fn kernels_that_do_one_thing_at_a_time_are_slower_and_combined() {
+    let line =
+        "linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 32768 --blocks 1024,512,1024";
+    let [overlapped, in_turn] = ["overlapped", "in-turn"].map(|structure| {
+        let tuned = tuned(&format!("{line} --structure {structure}")).remove(0);
+        let says = |what| (assumptions(&tuned.request).iter()).any(|line| line.contains(what));
+        assert_eq!(says("one thing at a time"), structure == "in-turn");
+        let strategies: BTreeSet<_> = (tuned.rows.iter())
+            .filter_map(|row| Some(row.backward?.strategy().name()))
+            .collect();
+        assert_eq!(strategies.len(), if structure == "in-turn" { 1 } else { 2 });
+        let combined = (tuned.rows.iter()).find(|row| {
+            row.backward
+                .is_some_and(|plan| plan.strategy() == tilecast::Strategy::Combined)
+        });
+        combined.unwrap().report.total.unwrap().time_s
+    });
+    assert!(in_turn > overlapped, "{in_turn} {overlapped}");
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct Schedule {
     /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small enough
     /// for a cache then. A TPU computes several at a time only if each has its own.
     pub shared_sub_tiles: bool,
+    /// What a step overlaps.
+    pub structure: Structure,
     /// Forward: what threads share.
     pub split: Split,
     /// Streaming: given if threads share columns of delta.
@@ -55,6 +57,18 @@ pub struct Schedule {
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
+}
+
+/// What a step that computes logits overlaps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Structure {
+    /// All it can: the softmax of a sub-tile of rows with the products of others, copies of gradients with what does not need
+    /// them, of those that stay where they are.
+    Overlapped,
+    /// One thing at a time, as the published Pallas kernels do (levanter's of February 2026, Tokamax's of August 2026): the softmax of a
+    /// block after its products, and tiles of both gradients read, updated and written back in every step. For
+    /// [`Strategy::Combined`] and a forward pass that is not [lazy](Schedule::lazy).
+    InTurn,
 }
 
 /// What threads share the work of a kernel by.
@@ -391,6 +405,7 @@ impl Schedule {
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
             shared_sub_tiles: true,
+            structure: Structure::Overlapped,
             split,
             dx: match backward_split {
                 Split::Rows => None,

@@ -4,7 +4,7 @@ use super::blocks::{Blocks, Cores};
 use super::delta::Coefficients;
 use super::logits::{Logits, Position, RowSubTiles};
 use super::per_row::{PerRow, compute};
-use super::{Head, HeadError};
+use super::{Head, HeadError, Structure};
 use crate::DType;
 use crate::ops::{Accumulate, Contract, Direction, TileOps};
 use crate::program::Kernel;
@@ -20,7 +20,8 @@ use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
 ///
 /// A block of `dw` is written back while the next logits are made, and the next one is read during the product for `dx`:
 /// one tile is enough for copies that no product waits for. With several hidden blocks those after the first wait for
-/// the copies of the one before.
+/// the copies of the one before. [In turn](Structure::InTurn), each step of stage 1 reads both tiles when it starts, writes each once it is
+/// updated, and ends when both are away.
 #[derive(Clone, Debug)]
 pub struct Combined {
     spec: KernelSpec,
@@ -32,6 +33,7 @@ pub struct Combined {
     columns: AxisId,
     stage: AxisId,
     hidden: AxisId,
+    structure: Structure,
     logits: Logits,
     coefficients: Coefficients,
     dx: Gradient,
@@ -59,7 +61,7 @@ impl Combined {
         name: &'static str,
         head: &Head,
         blocks: Blocks,
-        rows_per_sub_tile: usize,
+        sub_tiles: RowSubTiles,
         cores: Cores,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
@@ -82,8 +84,7 @@ impl Combined {
             hidden,
         };
         // Products read the delta of a block, which takes the place of its logits.
-        let sub_tiles = RowSubTiles::apart(rows_per_sub_tile);
-        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
+        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles.apart(), position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         let [rows_up, hidden_up, vocab_up] = blocks.whole(head);
         let dx = Gradient {
@@ -126,6 +127,7 @@ impl Combined {
             columns,
             stage,
             hidden,
+            structure: sub_tiles.structure,
             logits,
             coefficients,
             dx,
@@ -150,13 +152,15 @@ impl Combined {
         });
         t.when(t.is_last(self.hidden), || {
             let last = self.head.hidden.div_ceil(self.blocks.h) as i64 - 1;
-            t.when(t.is_after_first(self.columns), || {
-                self.dw
-                    .finish_write(t, self.dw_block(t, t.index(last), column - t.index(1)));
-            });
-            t.when(t.is_after_first(self.row), || {
-                self.dw.start_read(t, self.dw_block(t, t.index(0), column));
-            });
+            if self.structure == Structure::Overlapped {
+                t.when(t.is_after_first(self.columns), || {
+                    self.dw
+                        .finish_write(t, self.dw_block(t, t.index(last), column - t.index(1)));
+                });
+                t.when(t.is_after_first(self.row), || {
+                    self.dw.start_read(t, self.dw_block(t, t.index(0), column));
+                });
+            }
             let delta = self.logits.values;
             if self.logits.ragged_rows() {
                 t.mask_rows(delta, self.logits.rows_left(t, row_block), 0.0);
@@ -190,9 +194,14 @@ impl Combined {
         let dw = self.dw_block(t, hidden, column);
         let has_dx = t.is_after_first(self.columns);
         let has_dw = t.is_after_first(self.row);
-        let dx_stays = self.head.hidden <= self.blocks.h;
+        let in_turn = self.structure == Structure::InTurn;
+        let dx_stays = !in_turn && self.head.hidden <= self.blocks.h;
         if !dx_stays {
             t.when(has_dx, || self.dx.start_read(t, dx));
+        }
+        if in_turn {
+            t.when(has_dw, || self.dw.start_read(t, dw));
+        } else if !dx_stays {
             t.when(t.is_after_first(self.hidden), || {
                 self.dw
                     .finish_write(t, self.dw_block(t, hidden - t.index(1), column));
@@ -227,6 +236,9 @@ impl Combined {
         });
         self.dw.start_write(t, dw);
         once_complete(&|| self.dx.finish_write(t, dx));
+        if in_turn {
+            return self.dw.finish_write(t, dw);
+        }
         let is_last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
         t.when(is_last, || self.dw.finish_write(t, dw));
     }

@@ -187,7 +187,9 @@ impl Forward {
         };
         let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
         let rows_stored = match logits.sub_tiles() {
-            RowSubTiles { rows, shared: true } => rows,
+            RowSubTiles {
+                rows, shared: true, ..
+            } => rows,
             _ => blocks.b,
         };
         let stored = store.map(|store| {

@@ -1,7 +1,7 @@
 //! The part all kernels on a head share that compute a block of logits.
 
 use super::blocks::{Blocks, Lazy, Split};
-use super::{Head, Schedule};
+use super::{Head, Schedule, Structure};
 use crate::DType;
 use crate::expr::Expr;
 use crate::ops::{Accumulate, Contract, TileOps, Unroll};
@@ -58,6 +58,7 @@ impl Plan {
             sub_tiles: RowSubTiles {
                 rows: schedule.rows_per_sub_tile,
                 shared: schedule.shared_sub_tiles,
+                structure: schedule.structure,
             },
             lazy: None,
             split: Split::of_delta(schedule.dx),
@@ -72,13 +73,15 @@ pub(super) struct RowSubTiles {
     pub(super) rows: usize,
     /// Whether they share their memory.
     pub(super) shared: bool,
+    /// Whether what becomes of one overlaps the products of others.
+    pub(super) structure: Structure,
 }
 
 impl RowSubTiles {
-    /// Sub-tiles of so many rows, each with memory of its own.
-    pub(super) fn apart(rows: usize) -> Self {
+    /// The same, each with memory of its own.
+    pub(super) fn apart(self) -> Self {
         let shared = false;
-        Self { rows, shared }
+        Self { shared, ..self }
     }
 }
 
@@ -121,9 +124,11 @@ impl Logits {
             )
         });
         let hidden_blocks = hidden.div_ceil(blocks.h);
+        let in_turn = sub_tiles.structure == Structure::InTurn;
         let sub_tiles = RowSubTiles {
             rows: sub_tiles.rows.min(blocks.b),
-            shared: sub_tiles.shared && hidden_blocks == 1,
+            shared: sub_tiles.shared && hidden_blocks == 1 && !in_turn,
+            ..sub_tiles
         };
         let rows = if sub_tiles.shared {
             sub_tiles.rows
@@ -166,10 +171,13 @@ impl Logits {
             let (x, w) = (self.x.rows(part.rows), self.w.columns(part.logits.columns));
             t.matmul(part.logits, x, w, Contract::NN, accumulate);
         };
+        let finish = |part: SubTile<T::Index>| {
+            self.bias_and_cap(t, part.logits);
+            finish(part);
+        };
         let last = |accumulate| {
             self.for_parts(t, sub_tiles, |part| {
                 product(part, accumulate);
-                self.bias_and_cap(t, part.logits);
                 finish(part);
             });
         };
@@ -180,19 +188,30 @@ impl Logits {
                 t.mask_rows(self.w, left, 0.0);
             });
         }
+        let products = |accumulate| self.for_parts(t, sub_tiles, |part| product(part, accumulate));
+        let first = || {
+            t.when(t.is_first(self.hidden_axis), || {
+                products(Accumulate::Overwrite)
+            })
+        };
+        if self.sub_tiles.structure == Structure::InTurn {
+            first();
+            if self.hidden_blocks > 1 {
+                let others = t.is_after_first(self.hidden_axis);
+                t.when(others, || products(Accumulate::Add));
+            }
+            let complete = t.is_last(self.hidden_axis);
+            return t.when(complete, || self.for_parts(t, sub_tiles, finish));
+        }
         if self.hidden_blocks == 1 {
             return last(Accumulate::Overwrite);
         }
         let k = t.program_id(self.hidden_axis);
         let final_k = t.num_programs(self.hidden_axis) + -1;
-        t.when(t.is_first(self.hidden_axis), || {
-            self.for_parts(t, sub_tiles, |part| product(part, Accumulate::Overwrite));
-        });
+        first();
         if self.hidden_blocks > 2 {
             let between = t.and(t.is_after_first(self.hidden_axis), t.less_than(k, final_k));
-            t.when(between, || {
-                self.for_parts(t, sub_tiles, |part| product(part, Accumulate::Add));
-            });
+            t.when(between, || products(Accumulate::Add));
         }
         t.when(t.is_last(self.hidden_axis), || last(Accumulate::Add));
     }

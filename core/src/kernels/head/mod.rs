@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-pub use blocks::{Blocks, Cache, DxBlocks, Lazy, Schedule, Split, candidates};
+pub use blocks::{Blocks, Cache, DxBlocks, Lazy, Schedule, Split, Structure, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};

@@ -299,7 +299,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             self.names.combined,
             head,
             blocks,
-            schedule.rows_per_sub_tile,
+            Plan::backward(schedule).sub_tiles,
             cores,
             self.coefficients,
         )?;

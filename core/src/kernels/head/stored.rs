@@ -45,7 +45,7 @@ use super::program::{ForwardPass, Gradients, Left};
 use super::streaming::Streaming;
 use super::{
     Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadKernel, PerRow, Schedule,
-    StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, launch,
+    StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Structure, launch,
 };
 use crate::DType;
 use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
@@ -192,6 +192,7 @@ impl Stored {
             sub_tiles: RowSubTiles {
                 rows: self.rows_per_sub_tile,
                 shared: self.shared_sub_tiles,
+                structure: Structure::Overlapped,
             },
             lazy: None,
             split,

@@ -36,7 +36,7 @@ pub mod reference;
 
 pub use super::head::{
     Blocks, Cache, DxBlocks, HeadError, HeadKernel, InDw, Kept, Lazy, Schedule, Split, Stored,
-    Strategy, candidates,
+    Strategy, Structure, candidates,
 };
 use super::head::{Head, HeadOptions};
 use crate::DType;
