@@ -9,19 +9,20 @@
 //!
 //! # Not visiting every step
 //!
-//! A step turns four times (of the core, of the last fetch, of the last write, of the channel to HBM)
-//! into new ones, by additions of constants and maxima only. Such functions are matrices over (max, +)
+//! A step turns a few times (of the core, of the last fetch, of the last write, of the channel to HBM, of the kernel's own
+//! copies) into new ones, by additions of constants and maxima only. Such functions are matrices over (max, +)
 //! and compose as matrices do; so a run of a million equal steps is a power, computed in 20
 //! products, exactly.
 
 mod copies;
+mod log;
+mod own;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use copies::{Bandwidth, Copies, devices_per_chip};
-
-use std::fmt::Display;
+pub use log::{Interval, Lane};
 
 use tilecast_core::target::Target;
 use tilecast_tpu::mosaic::Module;
@@ -29,8 +30,12 @@ use tilecast_tpu::mosaic::tpu::MemorySpace;
 
 use crate::grid::{Grid, Node};
 use crate::memory::{MemoryError, block_bytes, buffers};
-use crate::schedule::{Direction, KernelSchedule, Machine, Region, Transfer, Unit};
+use crate::schedule::{
+    Direction, Event, KernelSchedule, Machine, Region, StepSchedule, Transfer, Unit,
+};
 use crate::signature::Signature;
+use log::Log;
+use own::own_copies;
 use state::{Clock, Matrix, State};
 
 /// Cycles of a step before it waits for its blocks.
@@ -56,9 +61,30 @@ pub struct StepCost {
     pub cycles: f64,
     /// The blocks of the body, for traces.
     pub regions: Vec<Busy>,
-    /// Copies that the kernel makes itself. They are started with the body, and waited for at its
-    /// end.
-    pub transfers: Vec<Transfer>,
+    /// What it does about copies of its own, in order, each with the cycles of the body before it.
+    pub transfers: Vec<(f64, Transfer)>,
+}
+
+impl StepCost {
+    /// A step whose body has this schedule, with `around` cycles around it.
+    fn new(schedule: &StepSchedule, around: f64, machine: &Machine) -> Self {
+        let regions = schedule.regions.iter();
+        let regions: Vec<Busy> = regions.map(|region| Busy::of(region, machine)).collect();
+        let cycles = schedule.cycles(machine);
+        // What branches take belongs to the blocks beside them.
+        let blocks: f64 = regions.iter().map(|region| region.cycles).sum();
+        let share = if blocks > 0.0 { cycles / blocks } else { 0.0 };
+        let before = |transfer: &Transfer| -> f64 {
+            let before = &regions[..transfer.after.min(regions.len())];
+            share * before.iter().map(|region| region.cycles).sum::<f64>()
+        };
+        let transfers = schedule.transfers.iter();
+        Self {
+            transfers: transfers.map(|copy| (before(copy), *copy)).collect(),
+            cycles: cycles + around,
+            regions,
+        }
+    }
 }
 
 /// A block of a body, all its runs in a step together.
@@ -118,36 +144,6 @@ pub struct Estimate {
     pub stored_bytes: f64,
 }
 
-/// What a core does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Lane {
-    /// Blocks of the body, by number.
-    Compute,
-    /// What a unit does in a block, drawn from its start without the gaps between.
-    Unit(Unit),
-    /// Waits for copies.
-    Wait,
-    /// A copy of the window of that number.
-    Window(usize),
-    /// Copies of the kernel's own.
-    Own,
-}
-
-/// Something that takes time.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Interval {
-    /// What does it.
-    pub lane: Lane,
-    /// What it is.
-    pub name: String,
-    /// Number of the grid step it is for.
-    pub step: u64,
-    /// First cycle.
-    pub start: f64,
-    /// Cycle after the last.
-    pub end: f64,
-}
-
 impl<'a> Pipeline<'a> {
     /// The kernel whose steps copy `windows` and take the cycles of its schedule.
     pub fn new(
@@ -157,13 +153,8 @@ impl<'a> Pipeline<'a> {
         machine: &Machine,
     ) -> Self {
         let around = schedule.step_cycles(machine);
-        let bodies = schedule.kinds.iter().map(|kind| StepCost {
-            cycles: kind.schedule.cycles(machine) + around,
-            regions: (kind.schedule.regions.iter())
-                .map(|region| Busy::of(region, machine))
-                .collect(),
-            transfers: kind.schedule.transfers.clone(),
-        });
+        let bodies =
+            (schedule.kinds.iter()).map(|kind| StepCost::new(&kind.schedule, around, machine));
         Self {
             grid,
             windows,
@@ -191,11 +182,13 @@ impl<'a> Pipeline<'a> {
             self.windows.iter().for_each(|window| copied(window, 1.0));
         }
         for (body, step) in self.grid.bodies.iter().zip(&self.bodies) {
-            for transfer in &step.transfers {
-                let bytes = body.times as f64 * transfer.times * transfer.bytes;
-                match transfer.direction {
-                    Direction::Load => loaded += bytes,
-                    Direction::Store => stored += bytes,
+            for (_, transfer) in &step.transfers {
+                if let Event::Start { bytes, times } = transfer.event {
+                    let bytes = body.times as f64 * times * bytes;
+                    match transfer.direction {
+                        Direction::Load => loaded += bytes,
+                        Direction::Store => stored += bytes,
+                    }
                 }
             }
         }
@@ -262,6 +255,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// Whether the kernel makes copies itself.
+    fn copies_by_hand(&self) -> bool {
+        self.bodies.iter().any(|body| !body.transfers.is_empty())
+    }
+
     fn moved(&self, moved: u64) -> impl Iterator<Item = (usize, &WindowCopy)> {
         let windows = self.windows.iter().enumerate();
         windows.filter(move |(i, _)| moved >> i & 1 == 1)
@@ -301,7 +299,10 @@ impl<'a> Pipeline<'a> {
             true => state.core + self.around,
             false => state.core,
         };
-        let end = core.max(state.written);
+        let end = state
+            .own
+            .into_iter()
+            .fold(core.max(state.written), f64::max);
         log.note(Lane::Wait, &"wait", last, state.core, end);
         end
     }
@@ -316,7 +317,9 @@ impl<'a> Pipeline<'a> {
     fn matrix(&self, clock: &Clock, kind: usize) -> Matrix {
         let kind = &self.grid.kinds[kind];
         let moved: Vec<_> = self.moved(kind.moved).collect();
-        Matrix::of(|state| self.step(clock, state, kind.body, &moved, 0, &mut Log::none()))
+        Matrix::of(self.copies_by_hand(), |state| {
+            self.step(clock, state, kind.body, &moved, 0, &mut Log::none())
+        })
     }
 
     /// One step, which is followed by these copies.
@@ -340,20 +343,8 @@ impl<'a> Pipeline<'a> {
         }
         let start = issue.max(state.fetched);
         log.note(Lane::Wait, &"wait", number, issue, start);
+        let start = own_copies(clock, &mut next, start, cost, number, log);
         next.core = start + (cost.cycles - head);
-        log.note_regions(&cost.regions, number, start);
-        let mut own = start;
-        for transfer in &cost.transfers {
-            let bytes = transfer.bytes * transfer.times;
-            let end = match transfer.direction {
-                Direction::Load => clock.load(&mut next, start, bytes),
-                Direction::Store => clock.store(&mut next, start, bytes),
-            };
-            own = own.max(end);
-        }
-        log.note(Lane::Own, &"copies of the kernel", number, start, own);
-        log.note(Lane::Wait, &"wait", number, next.core, own);
-        next.core = next.core.max(own);
         for &(i, window) in moved.iter().filter(|(_, w)| !w.output && w.single) {
             let at = next.core;
             let end = load(clock, &mut next, at, (i, window), number + 1, log);
@@ -362,7 +353,7 @@ impl<'a> Pipeline<'a> {
         let mut written = state.zero;
         for &(i, window) in moved.iter().filter(|(_, w)| w.output) {
             let at = next.core;
-            let end = clock.store(&mut next, at, window.bytes);
+            let end = clock.copy(&mut next, at, window.bytes, Direction::Store);
             written = written.max(end);
             if window.single {
                 next.core = next.core.max(end);
@@ -392,7 +383,7 @@ impl<'a> Pipeline<'a> {
                 Node::Runs(runs) => (runs.iter())
                     .map(|&(n, child)| matrices[child].power(n))
                     .reduce(|all, next| all.then(&next))
-                    .unwrap_or_else(Matrix::identity),
+                    .unwrap_or_else(|| Matrix::identity(self.copies_by_hand())),
             });
         }
         let mut state = *state;
@@ -430,7 +421,7 @@ fn load(
     number: u64,
     log: &mut Log,
 ) -> f64 {
-    let end = clock.load(state, at, window.bytes);
+    let end = clock.copy(state, at, window.bytes, Direction::Load);
     let start = end - clock.time(window);
     log.note(Lane::Window(i), &"load", number, start, end);
     end
@@ -480,44 +471,4 @@ pub(crate) fn buffered(
         }
     };
     windows.iter().map(buffered).collect()
-}
-
-/// Takes down what takes time, if anybody asks.
-struct Log(Option<Vec<Interval>>);
-
-impl Log {
-    const fn none() -> Self {
-        Self(None)
-    }
-
-    /// The blocks of a body, one after the other from `start` on, and the units in them.
-    fn note_regions(&mut self, regions: &[Busy], step: u64, start: f64) {
-        if self.0.is_none() {
-            return;
-        }
-        let mut at = start;
-        for (region, busy) in regions.iter().enumerate() {
-            let end = at + busy.cycles;
-            let name = format_args!("block {region}");
-            self.note(Lane::Compute, &name, step, at, end);
-            for (unit, cycles) in Unit::ALL.into_iter().zip(busy.units) {
-                self.note(Lane::Unit(unit), &name, step, at, (at + cycles).min(end));
-            }
-            at = end;
-        }
-    }
-
-    fn note(&mut self, lane: Lane, name: &dyn Display, step: u64, start: f64, end: f64) {
-        if let Some(list) = &mut self.0
-            && end > start
-        {
-            list.push(Interval {
-                lane,
-                name: name.to_string(),
-                step,
-                start,
-                end,
-            });
-        }
-    }
 }

@@ -42,7 +42,7 @@ fn events(id: usize, process: &Process, clock_hz: f64) -> Vec<String> {
             Lane::Compute => "compute".into(),
             Lane::Unit(unit) => format!("busy: {}", unit.name()),
             Lane::Wait => "waits".into(),
-            Lane::Own => "copies of the kernel".into(),
+            Lane::Own(_) => "copies of the kernel".into(),
             Lane::Window(i) => match process.windows.get(*i) {
                 Some(window) => format!("copies of {window}"),
                 None => format!("copies of window {i}"),

@@ -2,6 +2,7 @@
 
 use super::WindowCopy;
 use super::copies::{Bandwidth, Copies};
+use crate::schedule::Direction;
 
 /// Times in cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -16,9 +17,14 @@ pub(super) struct State {
     pub channel: f64,
     /// The start of the kernel.
     pub zero: f64,
+    /// Copies that the kernel has started itself are done: those to VMEM, and those to HBM.
+    pub own: [f64; 2],
 }
 
-const TIMES: usize = 5;
+const TIMES: usize = 7;
+
+/// Without those of a kernel's own copies, which come last.
+const TIMES_OF_WINDOWS: usize = 5;
 
 impl State {
     pub(super) fn zero() -> Self {
@@ -32,58 +38,79 @@ impl State {
             self.written,
             self.channel,
             self.zero,
+            self.own[0],
+            self.own[1],
         ]
     }
 }
 
 impl From<[f64; TIMES]> for State {
-    fn from([core, fetched, written, channel, zero]: [f64; TIMES]) -> Self {
+    fn from([core, fetched, written, channel, zero, loads, stores]: [f64; TIMES]) -> Self {
         Self {
             core,
             fetched,
             written,
             channel,
             zero,
+            own: [loads, stores],
         }
     }
 }
 
 /// A function of states: what each time of the old state adds to each of the new at least.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Matrix([[f64; TIMES]; TIMES]);
+pub(super) struct Matrix {
+    columns: [[f64; TIMES]; TIMES],
+    /// Whether there are copies of the kernel's own; otherwise nothing is computed of them.
+    own: bool,
+}
 
 impl Matrix {
-    pub(super) fn identity() -> Self {
-        Self::of(|state| *state)
+    pub(super) fn identity(own: bool) -> Self {
+        Self::of(own, |state| *state)
     }
 
     /// The matrix of a function made of additions of constants and maxima.
-    pub(super) fn of(f: impl Fn(&State) -> State) -> Self {
-        let mut columns = [[0.0; TIMES]; TIMES];
-        for (i, column) in columns.iter_mut().enumerate() {
+    pub(super) fn of(own: bool, f: impl Fn(&State) -> State) -> Self {
+        let mut columns = [[f64::NEG_INFINITY; TIMES]; TIMES];
+        let used = if own { TIMES } else { TIMES_OF_WINDOWS };
+        for (i, column) in columns[..used].iter_mut().enumerate() {
             let mut unit = [f64::NEG_INFINITY; TIMES];
             unit[i] = 0.0;
             *column = f(&State::from(unit)).times();
         }
-        Self(columns)
+        Self { columns, own }
     }
 
     pub(super) fn apply(&self, state: &State) -> State {
+        State::from(self.times(&state.times()))
+    }
+
+    fn times(&self, times: &[f64; TIMES]) -> [f64; TIMES] {
+        match self.own {
+            true => self.first_times::<TIMES>(times),
+            false => self.first_times::<TIMES_OF_WINDOWS>(times),
+        }
+    }
+
+    fn first_times<const N: usize>(&self, times: &[f64; TIMES]) -> [f64; TIMES] {
         let mut out = [f64::NEG_INFINITY; TIMES];
-        for (column, time) in self.0.iter().zip(state.times()) {
-            for (out, add) in out.iter_mut().zip(column) {
+        for (column, time) in self.columns[..N].iter().zip(times) {
+            for (out, add) in out[..N].iter_mut().zip(column) {
                 *out = out.max(time + add);
             }
         }
-        State::from(out)
+        out
     }
 
     /// This function, then `next`.
     pub(super) fn then(&self, next: &Self) -> Self {
-        Self(
-            self.0
-                .map(|column| next.apply(&State::from(column)).times()),
-        )
+        let mut all = *self;
+        let used = if self.own { TIMES } else { TIMES_OF_WINDOWS };
+        for column in &mut all.columns[..used] {
+            *column = next.times(column);
+        }
+        all
     }
 
     /// The function, `times` times.
@@ -98,7 +125,7 @@ impl Matrix {
                 square = square.then(&square);
             }
         }
-        all.unwrap_or_else(Self::identity)
+        all.unwrap_or_else(|| Self::identity(self.own))
     }
 }
 
@@ -131,17 +158,12 @@ impl Clock {
         }
     }
 
-    /// The end of a copy to VMEM that is started at `at`.
-    pub(super) fn load(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
-        self.copy(state, at, bytes, self.load)
-    }
-
-    /// The end of a copy to HBM that is started at `at`.
-    pub(super) fn store(&self, state: &mut State, at: f64, bytes: f64) -> f64 {
-        self.copy(state, at, bytes, self.store)
-    }
-
-    fn copy(&self, state: &mut State, at: f64, bytes: f64, latency: f64) -> f64 {
+    /// The end of a copy that is started at `at`.
+    pub(super) fn copy(&self, state: &mut State, at: f64, bytes: f64, direction: Direction) -> f64 {
+        let latency = match direction {
+            Direction::Load => self.load,
+            Direction::Store => self.store,
+        };
         let start = match self.held > 0.0 {
             true => at.max(state.channel),
             false => at,

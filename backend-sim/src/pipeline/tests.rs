@@ -43,6 +43,23 @@ struct Case {
     single: bool,
 }
 
+/// Fetches something during the first block, of so many cycles, and writes as much back during that of the next step.
+fn own_copies(bytes: f64, cycles: f64) -> Vec<(f64, Transfer)> {
+    let start = Event::Start { bytes, times: 1.0 };
+    let copy = |after, direction, event| Transfer {
+        after,
+        direction,
+        semaphore: direction as u64,
+        event,
+    };
+    vec![
+        (0.0, copy(0, Direction::Load, start)),
+        (cycles, copy(1, Direction::Load, Event::Wait)),
+        (cycles, copy(1, Direction::Store, Event::Wait)),
+        (cycles, copy(1, Direction::Store, start)),
+    ]
+}
+
 fn pipeline<'a>(grid: &'a Grid, target: &Target, case: &Case) -> Pipeline<'a> {
     let window = |i: usize| WindowCopy {
         operand: i,
@@ -56,11 +73,7 @@ fn pipeline<'a>(grid: &'a Grid, target: &Target, case: &Case) -> Pipeline<'a> {
             cycles: case.cycles[i] / 2.0,
             ..Busy::default()
         }],
-        transfers: vec![Transfer {
-            direction: Direction::Load,
-            bytes: case.own,
-            times: 2.0,
-        }],
+        transfers: own_copies(case.own, case.cycles[i] / 2.0),
     };
     Pipeline {
         grid,
@@ -147,9 +160,9 @@ proptest! {
         prop_assert!(shared >= independent - 1e-6);
         prop_assert!(central >= independent - 1e-6);
         let steps = 16.0;
-        let loaded = 4.0 * case.bytes[0] + steps * (case.bytes[1] + 2.0 * case.own);
+        let loaded = 4.0 * case.bytes[0] + steps * (case.bytes[1] + case.own);
         prop_assert!(close(loaded_bytes, loaded));
-        prop_assert!(close(stored_bytes, steps * case.bytes[2]));
+        prop_assert!(close(stored_bytes, steps * (case.bytes[2] + case.own)));
         // The channel has to move all of it.
         let channel = (loaded_bytes + stored_bytes) / pipeline.copies.bytes_per_cycle;
         prop_assert!(shared >= channel - 1e-6);
@@ -189,6 +202,37 @@ proptest! {
             prop_assert_eq!((first, final_step), (Some(0), Some(rows * 7 - 1)));
         }
     }
+}
+
+/// Steps of 1000 cycles, half of them before the waits, that copy nothing but their own. A copy takes 50 and 20 cycles, and one for
+/// each byte.
+#[test]
+fn own_copies_are_waited_for_where_the_kernel_waits() {
+    let case = |own| Case {
+        bytes: [0.0; 3],
+        cycles: [1000.0; 2],
+        own,
+        single: false,
+    };
+    let (grid, steps) = (grid(10, 10), 100.0);
+    let cycles = |own| {
+        let mut pipeline = pipeline(&grid, &TARGETS[0], &case(own));
+        pipeline.copies = Copies {
+            load_latency_cycles: 50.0,
+            store_latency_cycles: 20.0,
+            bytes_per_cycle: 1.0,
+            total_bytes_per_cycle: 1.0,
+            assumption: None,
+        };
+        pipeline.cycles(Bandwidth::Independent)
+    };
+    let hidden = cycles(0.0);
+    assert_eq!(cycles(450.0), hidden);
+    // A fetch has half of a step. A write-back has a whole one, but the last only the 450 cycles after the waits, and the 80 around.
+    assert_eq!(cycles(451.0), hidden + steps);
+    assert_eq!(cycles(950.0), hidden + 500.0 * steps + 440.0);
+    // The write-back is always there before the fetch.
+    assert_eq!(cycles(1450.0), hidden + 1000.0 * steps + 940.0);
 }
 
 #[test]

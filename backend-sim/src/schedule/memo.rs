@@ -65,8 +65,6 @@ pub(super) struct Run {
     pub(super) ops: Range<usize>,
     /// Those of them that compute more than registers from registers: scalars, places in memory, and what they load and store.
     pub(super) placed: Vec<Op>,
-    /// Those that start copies between memories, which take no slots: a step makes its own, scheduled before or not.
-    pub(super) copies: Vec<Op>,
     /// What does not depend on the grid step.
     pub(super) hash: u64,
     /// Its first half, if the other half is made of the same operations; the first half of that, and so on.
@@ -140,6 +138,7 @@ impl Finder<'_> {
                 "scf.for" => true,
                 "scf.if" => self.varies[self.module.operands(op)[0].index()],
                 "scf.yield" | "func.return" | "tpu.yield" => true,
+                "tpu.enqueue_dma" | "tpu.wait_dma" | "tpu.wait_dma2" => true,
                 _ => false,
             };
             if !ends {
@@ -173,14 +172,12 @@ impl Finder<'_> {
         self.runs.runs.push(Run {
             ops: range.clone(),
             placed: Vec::new(),
-            copies: Vec::new(),
             hash: 0,
             beginnings: Vec::new(),
             closed: false,
         });
         let ops = &ops[range];
         let mut placed = Vec::new();
-        let mut copies = Vec::new();
         let mut beginnings = Vec::new();
         let mut ends = self.beginnings(ops);
         for (i, &op) in ops.iter().enumerate() {
@@ -203,8 +200,6 @@ impl Finder<'_> {
             closed &= self.uses(op, number);
             match self.module.op_name(op) {
                 CONSTANT => self.runs.constants.push(op),
-                "tpu.enqueue_dma" => copies.push(op),
-                "tpu.wait_dma" | "tpu.wait_dma2" => {}
                 _ if is_placed(self.module, op) => placed.push(op),
                 _ => {}
             }
@@ -212,7 +207,6 @@ impl Finder<'_> {
         }
         let run = &mut self.runs.runs[number];
         run.placed = placed;
-        run.copies = copies;
         run.hash = hash.finish();
         run.beginnings = beginnings;
         run.closed = closed;

@@ -53,15 +53,31 @@ pub enum Direction {
     Store,
 }
 
-/// A copy that a kernel makes itself.
+/// What a kernel does about a copy of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Transfer {
-    /// Which way.
+    /// Number of [blocks](StepSchedule::regions) before it.
+    pub after: usize,
+    /// Which way the copy goes.
     pub direction: Direction,
-    /// Size.
-    pub bytes: f64,
-    /// How often in a grid step.
-    pub times: f64,
+    /// Which semaphore says that it is done: a number that others of the kernel do not have.
+    pub semaphore: u64,
+    /// What is done.
+    pub event: Event,
+}
+
+/// The start of a copy, or a wait for its end.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Event {
+    /// It begins.
+    Start {
+        /// Size.
+        bytes: f64,
+        /// How often in a grid step, one after the other.
+        times: f64,
+    },
+    /// Nothing goes on before the copy is done that began first of those that have the semaphore.
+    Wait,
 }
 
 /// A straight-line block.
@@ -82,7 +98,7 @@ pub struct Region {
 pub struct StepSchedule {
     /// Its blocks, in order.
     pub regions: Vec<Region>,
-    /// Copies it starts.
+    /// Copies it starts and waits for, in order.
     pub transfers: Vec<Transfer>,
     /// Branches taken or not.
     pub branches: f64,

@@ -18,6 +18,7 @@ use super::vector::Vector;
 use super::{Code, Region, ScheduleError, StepSchedule};
 use crate::signature::Signature;
 
+mod copies;
 mod known;
 mod loops;
 mod memory;
@@ -164,6 +165,8 @@ impl<'m> Walk<'m> {
         }
         self.ops(entry)?;
         self.end_block();
+        // Those of a loop were put where it begins and ends.
+        self.done.transfers.sort_by_key(|transfer| transfer.after);
         Ok(std::mem::take(&mut self.done))
     }
 

@@ -48,9 +48,6 @@ impl Walk<'_> {
         reads
             .into_iter()
             .for_each(|place| self.read[roots[place]] = true);
-        for &op in &run.copies {
-            self.copy_memory(op);
-        }
         self.done.regions.extend(region);
         true
     }

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{self as ir, Op};
 
-use super::super::{Region, ScheduleError};
+use super::super::{Event, Region, ScheduleError};
 use super::scalars::ScalarOp;
 use super::{Known, Walk};
 
@@ -183,9 +183,16 @@ impl Walk<'_> {
         self.done.regions[a..b]
             .iter_mut()
             .for_each(|region| region.times *= times);
-        self.done.transfers[c..d]
-            .iter_mut()
-            .for_each(|transfer| transfer.times *= times);
+        // The copies of all iterations run beside the loop: those of one beside the one before.
+        for transfer in &mut self.done.transfers[c..d] {
+            transfer.after = match &mut transfer.event {
+                Event::Start { times: all, .. } => {
+                    *all *= times;
+                    a
+                }
+                Event::Wait => b,
+            };
+        }
         self.done.branches += (times - 1.0) * sample.branches;
         self.done.iterations += (times - 1.0) * sample.iterations;
     }

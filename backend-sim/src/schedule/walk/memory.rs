@@ -8,7 +8,6 @@ use std::rc::Rc;
 use tilecast_tpu::mosaic::{self as ir, AttributeKind, DYNAMIC, Op};
 
 use super::super::vector::{Fetch, Vector};
-use super::super::{Direction, Transfer};
 use super::{Known, Stored, View, Walk};
 
 /// A load or store.
@@ -50,9 +49,9 @@ impl<'m> Walk<'m> {
                 let result = self.module.results(op)[0];
                 self.known[result.index()] = self.argument(result);
             }
-            "tpu.enqueue_dma" => self.copy_memory(op),
-            "tpu.wait_dma" | "tpu.wait_dma2" | "tpu.sem_wait" | "tpu.sem_signal"
-            | "tpu.sem_barrier" => {}
+            "tpu.enqueue_dma" => self.start_copy(op),
+            "tpu.wait_dma" | "tpu.wait_dma2" => self.wait_for_copy(op),
+            "tpu.sem_wait" | "tpu.sem_signal" | "tpu.sem_barrier" => {}
             "tpu.sem_read" => {
                 let result = self.module.results(op)[0];
                 self.known[result.index()] = Known::Scalar(None);
@@ -102,7 +101,7 @@ impl<'m> Walk<'m> {
         elements.get(usize::try_from(at).ok()?).copied()
     }
 
-    fn view_of(&self, value: ir::Value) -> Option<Rc<View>> {
+    pub(super) fn view_of(&self, value: ir::Value) -> Option<Rc<View>> {
         match &self.known[value.index()] {
             Known::Memory(view) => Some(view.clone()),
             _ => None,
@@ -110,7 +109,7 @@ impl<'m> Walk<'m> {
     }
 
     /// Operands of a group, by the sizes that some operations carry; none of a group that is not there.
-    fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
+    pub(super) fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
         let sizes = match self.module.attribute_kind_of(op, "operandSegmentSizes")? {
             AttributeKind::DenseArray { values, .. } => values,
             _ => return None,
@@ -331,36 +330,6 @@ impl<'m> Walk<'m> {
             ..(*view).clone()
         };
         self.known[result.index()] = Known::Memory(Rc::new(view));
-    }
-
-    pub(super) fn copy_memory(&mut self, op: Op) {
-        let first = |group| self.segment(op, group)?.first().copied();
-        let (Some(source), Some(target)) = (first(0), first(2)) else {
-            return;
-        };
-        let bytes = |value: ir::Value| -> f64 {
-            let view = self.view_of(value);
-            let shape = (view.as_ref()).map_or(self.shape(value), |view| &view.shape);
-            let elements: f64 = (shape.iter())
-                .map(|&n| if n == DYNAMIC { 1.0 } else { n as f64 })
-                .product();
-            elements * f64::from(self.bits(value)) / 8.0
-        };
-        let direction = match (self.in_vmem(source), self.in_vmem(target)) {
-            (false, true) => Direction::Load,
-            (true, false) => Direction::Store,
-            _ => return,
-        };
-        let bytes = bytes(source).min(bytes(target));
-        self.repeats.written();
-        if let Some(view) = self.view_of(source) {
-            self.read[view.root] = true;
-        }
-        self.done.transfers.push(Transfer {
-            direction,
-            bytes,
-            times: 1.0,
-        });
     }
 }
 
