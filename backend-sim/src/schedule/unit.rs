@@ -99,7 +99,7 @@ const FITTED: [(&str, Fitted); 5] = [
             valu_slots: 3.91,
             pop_slots: 2.00,
             xlu_slots: 2.58,
-            load_slots: 2.25,
+            load_slots: 2.59,
             store_slots: 1.00,
             valu_latency: 0.12,
             load_latency: 1.78,
