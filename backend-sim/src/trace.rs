@@ -1,7 +1,7 @@
 //! Writes what kernels do as a trace that Perfetto and Chrome (`chrome://tracing`) open.
 //!
 //! A kernel is a process of the trace. It has a row for the blocks of its body, one for each unit that
-//! works in them, one for waits, and one for each window's copies.
+//! works in them, one for waits, one for each window's copies, and one for each semaphore of its own copies.
 
 use crate::pipeline::{Interval, Lane};
 
@@ -42,7 +42,11 @@ fn events(id: usize, process: &Process, clock_hz: f64) -> Vec<String> {
             Lane::Compute => "compute".into(),
             Lane::Unit(unit) => format!("busy: {}", unit.name()),
             Lane::Wait => "waits".into(),
-            Lane::Own(_) => "copies of the kernel".into(),
+            Lane::Own(_) => {
+                let others = lanes[..row(lane)].iter();
+                let number = others.filter(|lane| matches!(lane, Lane::Own(_))).count() + 1;
+                format!("copies of the kernel, semaphore {number}")
+            }
             Lane::Window(i) => match process.windows.get(*i) {
                 Some(window) => format!("copies of {window}"),
                 None => format!("copies of window {i}"),
