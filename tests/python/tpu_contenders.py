@@ -4,7 +4,7 @@
 * `tokamax`: the kernels of the installed package, with the blocks of its own heuristic and with given ones.
 * `levanter-style`: the structure of the Pallas kernel that levanter had in February 2026, written here from its description: the
   grid walks rows, columns, hidden blocks; logits of a block are summed in scratch and reduced after the last hidden block. For its
-  backward pass, which adds to both gradients in HBM at each step, our strategy `combined` stands in, with its default blocks.
+  backward pass, which adds to both gradients in HBM at each step, our strategy `combined` stands in, in turn and with its default blocks.
 * `un-fused`: the same loss as JAX users write it, logits stored; XLA makes the kernels. The memory of all is held against its.
 """
 import functools
@@ -198,4 +198,4 @@ def programs(name, cell, passes, tilecast, figures):
         yield lambda: levanter_forward(cell, tpu_schedule.cores(figures), limit_bytes)
     else:
         blocks = ",".join(map(str, (LEVANTER_BLOCKS[0], min(LEVANTER_BLOCKS[1], cell.hidden), LEVANTER_BLOCKS[2])))
-        yield lambda: emit(tilecast, cell, passes, "--strategy", "combined", "--backward-blocks", blocks)
+        yield lambda: emit(tilecast, cell, passes, "--structure", "in-turn", "--strategy", "combined", "--backward-blocks", blocks)
