@@ -257,6 +257,24 @@ impl Signature {
         }
     }
 
+    /// Prefetched scalars that the kernel stores itself.
+    pub(crate) fn stored_scalars(&self, module: &Module) -> Vec<usize> {
+        const STORE: &str = "memref.store";
+        let mut stored: Vec<usize> = Vec::new();
+        if self.scalars.is_empty() || !module.has_any(&[STORE]) {
+            return stored;
+        }
+        let roots = self.roots(module);
+        module.walk(self.function, &mut |op| {
+            if module.op_name(op) == STORE {
+                let root = roots[module.operands(op)[1].index()];
+                let root = root.filter(|root| self.scalars.contains(root));
+                stored.extend(root.map(|value| value.index()));
+            }
+        });
+        stored
+    }
+
     /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever their values, the
     /// compiler keeps it.
     pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {

@@ -135,9 +135,9 @@ impl Finder<'_> {
         let mut from = 0;
         for (i, &op) in ops.iter().enumerate() {
             let ends = match self.module.op_name(op) {
-                "scf.for" => true,
+                "scf.for" | "scf.while" => true,
                 "scf.if" => self.varies[self.module.operands(op)[0].index()],
-                "scf.yield" | "func.return" | "tpu.yield" => true,
+                "scf.yield" | "scf.condition" | "func.return" | "tpu.yield" => true,
                 "tpu.enqueue_dma" | "tpu.wait_dma" | "tpu.wait_dma2" => true,
                 _ => false,
             };

@@ -231,6 +231,8 @@ pub(crate) struct Code {
     varies: Vec<bool>,
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
+    /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored.
+    stored: Vec<usize>,
     runs: Runs,
 }
 
@@ -247,6 +249,7 @@ impl Code {
             usage,
             varies,
             computed: signature.computed(module),
+            stored: signature.stored_scalars(module),
         }
     }
 }

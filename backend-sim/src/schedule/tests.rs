@@ -5,6 +5,8 @@ use tilecast_tpu::mosaic::Module;
 
 use super::*;
 
+mod loops;
+
 /// A kernel of one block over operands in VMEM.
 fn probe(arguments: &[&str], body: &str) -> Module {
     with_scratch(arguments, 0, body)
@@ -381,91 +383,4 @@ fn an_unknown_operation_is_named_with_its_line() {
             line: 5
         }
     );
-}
-
-#[test]
-fn each_way_through_a_loop_counts_as_often_as_it_is_taken() {
-    // One iteration of eight loads and stores, the others do nothing; a copy of a size that is computed each time.
-    let body = "    %c0_i32 = arith.constant 0 : i32\n    %c1 = arith.constant 1 : i32\n    \
-         %c8 = arith.constant 8 : i32\n    %n = arith.constant 1000 : i32\n    \
-         %end = scf.for %i = %c0_i32 to %n step %c1 iter_args(%k = %c0_i32) -> (i32) : i32 {\n      \
-         %r = arith.remsi %k, %c8 : i32\n      %b = arith.cmpi eq, %r, %c0_i32 : i32\n      scf.if %b {\n"
-        .to_owned()
-        + &load("%0", 0, "8x128xf32")
-        + &store("%0", 1, "8x128xf32")
-        + "      }\n      %next = arith.addi %k, %c1 : i32\n      scf.yield %next : i32\n    }\n";
-    let module = probe(&["8x128xf32", "8x128xf32"], &body);
-    let machine = Machine::new(&TARGETS[0]);
-    let schedule = schedule(&module, &machine).unwrap();
-    let [step] = &schedule.kinds[..] else {
-        panic!("one kind of step");
-    };
-    assert_eq!(step.schedule.iterations, 1000.0);
-    assert_eq!(step.schedule.branches, 1000.0);
-    assert_eq!(step.schedule.slots(Unit::Load), 125.0);
-    assert_eq!(step.schedule.slots(Unit::Store), 125.0);
-}
-
-#[test]
-fn copies_start_and_are_waited_for_between_blocks() {
-    let (hbm, vmem) = (
-        "memref<8x128xf32, #tpu.memory_space<hbm>>",
-        "memref<8x128xf32, #tpu.memory_space<vmem>>",
-    );
-    let semaphore = "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>";
-    let copy = |op: &str, [source, from]: [&str; 2], [target, to]: [&str; 2], with: &str| {
-        format!(
-            "    tpu.{op} source({source} : {from}) target({target} : {to}) target_semaphore({with} : {semaphore})\n"
-        )
-    };
-    let [far, near] = [["%h", hbm], ["%v", vmem]];
-    let work = load("%x", 0, "8x128xf32") + &store("%x", 0, "8x128xf32");
-    let body = [
-        // In a loop, there and back ten times.
-        "    scf.for %i = %z to %ten step %one : i32 {\n",
-        &copy("enqueue_dma", far, near, "%p"),
-        &copy("wait_dma", far, near, "%p"),
-        &work,
-        &copy("enqueue_dma", near, far, "%q"),
-        &copy("wait_dma", near, far, "%q"),
-        "    }\n",
-        // Beside a block.
-        &copy("enqueue_dma", far, near, "%p"),
-        &work,
-        &copy("wait_dma", far, near, "%p"),
-    ]
-    .concat();
-    let text = format!(
-        "module @probe {{\n  func.func @probe(%arg0: {vmem}, %h: {hbm}, %v: {vmem}, %p: {semaphore}, %q: {semaphore}) \
-         attributes {{scratch_operands = 3 : i64, tpu.core_type = #tpu.core_type<tc>}} {{\n    %c0 = arith.constant 0 : index\n\
-         \x20   %z = arith.constant 0 : i32\n    %one = arith.constant 1 : i32\n    %ten = arith.constant 10 : i32\n{body}    \
-         return\n  }}\n}}"
-    );
-    let module = Module::parse(&text).unwrap();
-    let kernel = schedule(&module, &machine("v5e")).unwrap();
-    let step = &kernel.kinds[0].schedule;
-    assert_eq!(step.regions.len(), 2);
-    assert_eq!([step.regions[0].times, step.regions[1].times], [10.0, 1.0]);
-    let semaphores = [0, 1].map(|i| step.transfers[i].semaphore);
-    assert_ne!(semaphores[0], semaphores[1]);
-    let start = |times| Event::Start {
-        bytes: 4096.0,
-        times,
-    };
-    let events = [
-        // All of the loop's copies run beside it.
-        (0, Direction::Load, 0, start(10.0)),
-        (0, Direction::Store, 1, start(10.0)),
-        (1, Direction::Load, 0, Event::Wait),
-        (1, Direction::Store, 1, Event::Wait),
-        (1, Direction::Load, 0, start(1.0)),
-        (2, Direction::Load, 0, Event::Wait),
-    ];
-    let expected = events.map(|(after, direction, semaphore, event)| Transfer {
-        after,
-        direction,
-        semaphore: semaphores[semaphore],
-        event,
-    });
-    assert_eq!(step.transfers, expected);
 }

@@ -99,7 +99,8 @@ pub(super) struct Walk<'m> {
     varies: &'m [bool],
     /// For each value, whether it depends on what was computed in vectors.
     computed: &'m [bool],
-    /// Memories of prefetched scalars and their elements, zeros where there are none.
+    stored_scalars: &'m [usize],
+    /// Memories of prefetched scalars and their elements, zeros where there are none; without those that the kernel stores.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
 }
@@ -131,6 +132,7 @@ impl<'m> Walk<'m> {
             usage: &code.usage,
             varies: &code.varies,
             computed: &code.computed,
+            stored_scalars: &code.stored,
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         };
@@ -158,6 +160,7 @@ impl<'m> Walk<'m> {
         self.known.clone_from(&self.constants);
         self.repeats.reset();
         self.scalars = (self.signature.scalars.iter().enumerate())
+            .filter(|(_, value)| !self.stored_scalars.contains(&value.index()))
             .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
             .collect();
         for (&index, argument) in at.iter().zip(self.module.arguments(entry)) {
@@ -208,6 +211,8 @@ impl<'m> Walk<'m> {
             match self.module.op_name(op) {
                 "scf.if" => self.branch(op)?,
                 "scf.for" => self.repeat(op)?,
+                "scf.while" => self.repeat_while(op)?,
+                "scf.condition" => return Ok(self.module.operands(op)[1..].to_vec()),
                 "scf.yield" | "func.return" | "tpu.yield" => {
                     return Ok(self.module.operands(op).to_vec());
                 }

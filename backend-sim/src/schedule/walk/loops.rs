@@ -43,6 +43,15 @@ enum Step {
         body: Way,
         results: Vec<usize>,
     },
+    /// Runs a loop as long as a condition holds.
+    While {
+        initial: Vec<usize>,
+        tested: Vec<usize>,
+        until: Way,
+        arguments: Vec<usize>,
+        body: Way,
+        results: Vec<usize>,
+    },
 }
 
 /// Steps one after the other, and the values that they hand on.
@@ -50,6 +59,8 @@ enum Step {
 struct Way {
     steps: Vec<Step>,
     yields: Vec<usize>,
+    /// Of a loop that has one.
+    condition: Option<usize>,
 }
 
 /// An iteration that was scheduled, and what it added.
@@ -82,13 +93,16 @@ impl Walk<'_> {
         }
         let mut branches = false;
         self.module.walk(op, &mut |inner| {
-            branches |= inner != op && matches!(self.module.op_name(inner), "scf.if" | "scf.for");
+            branches |= inner != op && {
+                let name = self.module.op_name(inner);
+                matches!(name, "scf.if" | "scf.for" | "scf.while")
+            };
         });
         match branches {
             true => self.ways(op, body, bounds, trips),
             false => {
                 self.known[arguments[0].index()] = Known::Scalar(bounds[0]);
-                let sample = self.iteration(body)?;
+                let sample = self.iteration(&[body])?;
                 self.scale(&sample, trips as f64);
                 let yields = self.way(body).yields;
                 let results = self.module.results(op);
@@ -127,7 +141,7 @@ impl Walk<'_> {
                 for (argument, known) in arguments.iter().zip(carried) {
                     self.known[argument.index()] = known;
                 }
-                samples.insert(path, self.iteration(body)?);
+                samples.insert(path, self.iteration(&[body])?);
             }
             let yields: Vec<Known> = way.yields.iter().map(|&i| self.known[i].clone()).collect();
             for (argument, known) in arguments[1..].iter().zip(yields) {
@@ -146,11 +160,64 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Schedules one iteration.
-    fn iteration(&mut self, body: ir::Block) -> Result<Sample, ScheduleError> {
+    /// A rolled loop that goes on as long as a condition holds: one that cannot be computed, for an iteration.
+    pub(super) fn repeat_while(&mut self, op: Op) -> Result<(), ScheduleError> {
+        self.end_block();
+        let bodies = [0, 1].map(|region| self.module.entry(op, region));
+        let [Some(test), Some(body)] = bodies else {
+            return Ok(());
+        };
+        let [tested, arguments] = [test, body].map(|block| self.module.arguments(block).to_vec());
+        let results = self.module.results(op).to_vec();
+        self.copy(self.module.operands(op), &tested);
+        let [until, way] = [self.way(test), self.way(body)];
+        let mut samples: FxHashMap<u64, Sample> = FxHashMap::default();
+        let mut budget = FOLLOWED;
+        let mut followed = 0;
+        loop {
+            let carried: Vec<Known> = (tested.iter())
+                .map(|argument| self.known[argument.index()].clone())
+                .collect();
+            let mut path = 0;
+            self.follow(&until, &mut path, &mut budget);
+            let goes_on = self.goes_on(&until);
+            self.yielded(&until, &results);
+            if goes_on.is_none() && followed == 0 {
+                self.done.unknown_trips += 1;
+            }
+            if !goes_on.unwrap_or(followed == 0) || budget == 0 {
+                break;
+            }
+            self.yielded(&until, &arguments);
+            self.follow(&way, &mut path, &mut budget);
+            if let Some(sample) = samples.get_mut(&path) {
+                sample.times += 1.0;
+            } else {
+                for (argument, known) in tested.iter().zip(carried) {
+                    self.known[argument.index()] = known;
+                }
+                samples.insert(path, self.iteration(&[test, body])?);
+            }
+            self.yielded(&way, &tested);
+            followed += 1;
+        }
+        for sample in samples.values() {
+            self.scale(sample, sample.times);
+        }
+        Ok(())
+    }
+
+    /// Schedules one iteration, the parts of which follow each other.
+    fn iteration(&mut self, parts: &[ir::Block]) -> Result<Sample, ScheduleError> {
         let (regions, transfers) = (self.done.regions.len(), self.done.transfers.len());
         let (branches, iterations) = (self.done.branches, self.done.iterations);
-        self.ops(body)?;
+        let mut handed_on = Vec::new();
+        for (i, &part) in parts.iter().enumerate() {
+            if i > 0 {
+                self.copy(&handed_on, self.module.arguments(part));
+            }
+            handed_on = self.ops(part)?;
+        }
         self.end_block();
         self.done.iterations += 1.0;
         Ok(Sample {
@@ -206,6 +273,23 @@ impl Walk<'_> {
             let results: Vec<usize> = indices(self.module.results(op));
             match self.module.op_name(op) {
                 "scf.yield" | "tpu.yield" => way.yields = operands,
+                "scf.condition" => {
+                    way.condition = Some(operands[0]);
+                    way.yields = operands[1..].to_vec();
+                }
+                "scf.while" => {
+                    let blocks = [0, 1].map(|region| self.module.entry(op, region));
+                    if let [Some(test), Some(body)] = blocks {
+                        way.steps.push(Step::While {
+                            initial: operands,
+                            tested: indices(self.module.arguments(test)),
+                            until: self.way(test),
+                            arguments: indices(self.module.arguments(body)),
+                            body: self.way(body),
+                            results,
+                        });
+                    }
+                }
                 "scf.if" => way.steps.push(Step::Branch {
                     condition: operands[0],
                     ways: [0, 1].map(|i| {
@@ -316,7 +400,47 @@ impl Walk<'_> {
                         self.hand_on(&body.yields, results);
                     }
                 }
+                Step::While {
+                    initial,
+                    tested,
+                    until,
+                    arguments,
+                    body,
+                    results,
+                } => {
+                    self.hand_on(initial, tested);
+                    let mut trips = 0;
+                    loop {
+                        self.follow(until, path, budget);
+                        self.hand_on(&until.yields, results);
+                        let goes_on = self.goes_on(until).unwrap_or(trips == 0);
+                        if !goes_on || *budget == 0 {
+                            break;
+                        }
+                        self.hand_on(&until.yields, arguments);
+                        self.follow(body, path, budget);
+                        self.hand_on(&body.yields, tested);
+                        trips += 1;
+                    }
+                    *path = mix(*path, trips);
+                }
             }
+        }
+    }
+
+    /// Whether a loop goes on whose condition is that of `until`, as far as it is known.
+    fn goes_on(&self, until: &Way) -> Option<bool> {
+        match self.known[until.condition?] {
+            Known::Scalar(number) => Some(number? != 0),
+            _ => None,
+        }
+    }
+
+    /// What a way yields, vectors too, is known of values.
+    fn yielded(&mut self, way: &Way, to: &[ir::Value]) {
+        let yields: Vec<Known> = way.yields.iter().map(|&i| self.known[i].clone()).collect();
+        for (&to, known) in to.iter().zip(yields) {
+            self.known[to.index()] = known;
         }
     }
 

@@ -96,7 +96,12 @@ impl<'m> Walk<'m> {
         let shape = self.shape(operands[0]);
         let mut at = 0;
         for (&index, &size) in operands[1..].iter().zip(shape) {
-            at = at * size + self.scalar(index)?;
+            let Some(index) = self.scalar(index) else {
+                // Whichever it is, if all are the same.
+                let (first, others) = elements.split_first()?;
+                return others.iter().all(|other| other == first).then_some(*first);
+            };
+            at = at * size + index;
         }
         elements.get(usize::try_from(at).ok()?).copied()
     }
