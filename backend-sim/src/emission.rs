@@ -7,14 +7,12 @@
 
 pub mod logits;
 
-use tilecast_core::DType;
 use tilecast_core::kernels::head::{Blocks, Schedule};
 use tilecast_core::target::Target;
-use tilecast_tpu::lower::F32Products;
 
 use crate::memory::MARGIN_BYTES;
 use crate::op::{BackwardPlan, Request, SimError};
-use crate::problem::{OnHead, Problem, schedule};
+use crate::problem::{OnHead, schedule};
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
 
@@ -84,7 +82,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         None => default.min(most.saturating_sub(MARGIN_BYTES)),
     };
     let within = |(request, space): &(Request<P>, Space)| -> Result<Row, SimError> {
-        if has_exact_products(request) {
+        if request.product_passes() > 1 {
             let row = best(request, &for_exact_products(space, target))?;
             if row.report.verdict == Verdict::Fits {
                 return Ok(row);
@@ -114,7 +112,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     // products grow faster than the blocks: 28 MiB were seen beside 32 MiB of buffers on v6e.
     let wanted = match limit_bytes {
         Some(_) => most,
-        None if has_exact_products(&request) => capacity,
+        None if request.product_passes() > 1 => capacity,
         None => needed.saturating_mul(3) / 2,
     };
     Ok(Choice {
@@ -124,10 +122,6 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     })
 }
 
-fn has_exact_products<P: OnHead>(request: &Request<P>) -> bool {
-    request.problem().dtype() == DType::F32 && request.f32_products() == F32Products::Exact
-}
-
 fn best<P: OnHead>(request: &Request<P>, space: &Space) -> Result<Row, SimError> {
     let best = tune::best(request, space, 1, || ())?;
     best.rows.into_iter().next().ok_or(SimError::NothingToTry)
@@ -135,8 +129,10 @@ fn best<P: OnHead>(request: &Request<P>, space: &Space) -> Result<Row, SimError>
 
 #[cfg(test)]
 mod tests {
+    use tilecast_core::DType;
     use tilecast_core::kernels::linear_ce::{LinearCe, Options, Strategy};
     use tilecast_core::target::TARGETS;
+    use tilecast_tpu::lower::F32Products;
 
     use super::*;
 

@@ -276,11 +276,6 @@ impl<P: Problem> Request<P> {
         }
     }
 
-    /// How products of f32 operands are made.
-    pub const fn f32_products(&self) -> F32Products {
-        self.products
-    }
-
     /// Passes of the matrix units that a product takes.
     pub fn product_passes(&self) -> u64 {
         match (self.problem.dtype(), self.products) {

@@ -314,10 +314,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// What a step of a kind makes of a state.
-    fn matrix(&self, clock: &Clock, kind: usize) -> Matrix {
+    fn matrix(&self, clock: &Clock, own: bool, kind: usize) -> Matrix {
         let kind = &self.grid.kinds[kind];
         let moved: Vec<_> = self.moved(kind.moved).collect();
-        Matrix::of(self.copies_by_hand(), |state| {
+        Matrix::of(own, |state| {
             self.step(clock, state, kind.body, &moved, 0, &mut Log::none())
         })
     }
@@ -376,14 +376,15 @@ impl<'a> Pipeline<'a> {
     /// The state after the next `steps` steps.
     fn advance(&self, clock: &Clock, state: &State, steps: u64) -> State {
         let sizes = self.grid.sizes();
+        let own = self.copies_by_hand();
         let mut matrices: Vec<Matrix> = Vec::with_capacity(self.grid.nodes.len());
         for node in &self.grid.nodes {
             matrices.push(match node {
-                Node::Step(kind) => self.matrix(clock, *kind),
+                Node::Step(kind) => self.matrix(clock, own, *kind),
                 Node::Runs(runs) => (runs.iter())
                     .map(|&(n, child)| matrices[child].power(n))
                     .reduce(|all, next| all.then(&next))
-                    .unwrap_or_else(|| Matrix::identity(self.copies_by_hand())),
+                    .unwrap_or_else(|| Matrix::identity(own)),
             });
         }
         let mut state = *state;

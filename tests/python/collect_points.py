@@ -24,6 +24,7 @@ import zlib
 
 import tpu_schedule
 
+CHANGED = "changed", "the kernel has another text now"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OPTIONS = {
     "soft_cap": ["--soft-cap", "30"],
@@ -86,7 +87,7 @@ def measure(options, rows):
         texts = [kernels.get("." + row["kernel"], kernels.get("")) for row in rows]
         changed = [text is None or f"{zlib.adler32(text):08x}" != row["text"] for row, text in zip(rows, texts)]
         if all(changed):
-            return [("changed", "the kernel has another text now")] * len(rows)
+            return [CHANGED] * len(rows)
         answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, rows[0]["target"], path, folder)
         schedules = []
         if options.cycles and answer["status"] == "ok":
@@ -98,7 +99,7 @@ def measure(options, rows):
     found = []
     for row, is_changed in zip(rows, changed):
         if is_changed:
-            found.append(("changed", "the kernel has another text now"))
+            found.append(CHANGED)
         elif answer["status"] not in ("ok", "vmem_oom"):
             found.append(("failed", str(answer["message"])[:300]))
         else:

@@ -72,14 +72,20 @@ impl Matrix {
 
     /// The matrix of a function made of additions of constants and maxima.
     pub(super) fn of(own: bool, f: impl Fn(&State) -> State) -> Self {
-        let mut columns = [[f64::NEG_INFINITY; TIMES]; TIMES];
-        let used = if own { TIMES } else { TIMES_OF_WINDOWS };
-        for (i, column) in columns[..used].iter_mut().enumerate() {
+        let columns = [[f64::NEG_INFINITY; TIMES]; TIMES];
+        let mut matrix = Self { columns, own };
+        for (i, column) in matrix.used().iter_mut().enumerate() {
             let mut unit = [f64::NEG_INFINITY; TIMES];
             unit[i] = 0.0;
             *column = f(&State::from(unit)).times();
         }
-        Self { columns, own }
+        matrix
+    }
+
+    /// The columns of times that there are.
+    fn used(&mut self) -> &mut [[f64; TIMES]] {
+        let used = if self.own { TIMES } else { TIMES_OF_WINDOWS };
+        &mut self.columns[..used]
     }
 
     pub(super) fn apply(&self, state: &State) -> State {
@@ -106,8 +112,7 @@ impl Matrix {
     /// This function, then `next`.
     pub(super) fn then(&self, next: &Self) -> Self {
         let mut all = *self;
-        let used = if self.own { TIMES } else { TIMES_OF_WINDOWS };
-        for column in &mut all.columns[..used] {
+        for column in all.used() {
             *column = next.times(column);
         }
         all

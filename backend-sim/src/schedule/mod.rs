@@ -232,7 +232,7 @@ pub(crate) struct Code {
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
     /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored.
-    stored: Vec<usize>,
+    stored_scalars: Vec<usize>,
     runs: Runs,
 }
 
@@ -249,7 +249,7 @@ impl Code {
             usage,
             varies,
             computed: signature.computed(module),
-            stored: signature.stored_scalars(module),
+            stored_scalars: signature.stored_scalars(module),
         }
     }
 }

@@ -99,8 +99,9 @@ pub(super) struct Walk<'m> {
     varies: &'m [bool],
     /// For each value, whether it depends on what was computed in vectors.
     computed: &'m [bool],
+    /// Memories of prefetched scalars that the kernel stores.
     stored_scalars: &'m [usize],
-    /// Memories of prefetched scalars and their elements, zeros where there are none; without those that the kernel stores.
+    /// Memories of prefetched scalars and their elements, zeros where there are none; without those that it stores.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
 }
@@ -132,7 +133,7 @@ impl<'m> Walk<'m> {
             usage: &code.usage,
             varies: &code.varies,
             computed: &code.computed,
-            stored_scalars: &code.stored,
+            stored_scalars: &code.stored_scalars,
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         };

@@ -104,11 +104,7 @@ impl Walk<'_> {
                 self.known[arguments[0].index()] = Known::Scalar(bounds[0]);
                 let sample = self.iteration(&[body])?;
                 self.scale(&sample, trips as f64);
-                let yields = self.way(body).yields;
-                let results = self.module.results(op);
-                for (from, to) in yields.into_iter().zip(results) {
-                    self.known[to.index()] = self.known[from].clone();
-                }
+                self.yielded(&self.way(body), self.module.results(op));
                 Ok(())
             }
         }
@@ -130,23 +126,11 @@ impl Walk<'_> {
         while followed < trips && budget > 0 {
             let index = first.map(|first| first + step.unwrap_or(1) * followed);
             self.known[arguments[0].index()] = Known::Scalar(index);
-            let carried: Vec<Known> = (arguments.iter())
-                .map(|argument| self.known[argument.index()].clone())
-                .collect();
+            let carried = self.known_of(&arguments);
             let mut path = 0;
             self.follow(&way, &mut path, &mut budget);
-            if let Some(sample) = samples.get_mut(&path) {
-                sample.times += 1.0;
-            } else {
-                for (argument, known) in arguments.iter().zip(carried) {
-                    self.known[argument.index()] = known;
-                }
-                samples.insert(path, self.iteration(&[body])?);
-            }
-            let yields: Vec<Known> = way.yields.iter().map(|&i| self.known[i].clone()).collect();
-            for (argument, known) in arguments[1..].iter().zip(yields) {
-                self.known[argument.index()] = known;
-            }
+            self.count(&mut samples, path, (&arguments, carried), &[body])?;
+            self.yielded(&way, &arguments[1..]);
             followed += 1;
         }
         if followed < trips {
@@ -175,9 +159,7 @@ impl Walk<'_> {
         let mut budget = FOLLOWED;
         let mut followed = 0;
         loop {
-            let carried: Vec<Known> = (tested.iter())
-                .map(|argument| self.known[argument.index()].clone())
-                .collect();
+            let carried = self.known_of(&tested);
             let mut path = 0;
             self.follow(&until, &mut path, &mut budget);
             let goes_on = self.goes_on(&until);
@@ -190,20 +172,31 @@ impl Walk<'_> {
             }
             self.yielded(&until, &arguments);
             self.follow(&way, &mut path, &mut budget);
-            if let Some(sample) = samples.get_mut(&path) {
-                sample.times += 1.0;
-            } else {
-                for (argument, known) in tested.iter().zip(carried) {
-                    self.known[argument.index()] = known;
-                }
-                samples.insert(path, self.iteration(&[test, body])?);
-            }
+            self.count(&mut samples, path, (&tested, carried), &[test, body])?;
             self.yielded(&way, &tested);
             followed += 1;
         }
         for sample in samples.values() {
             self.scale(sample, sample.times);
         }
+        Ok(())
+    }
+
+    /// Counts an iteration that takes the way `path`, and schedules it if it is the first that does: its `parts`, with what was known
+    /// of its arguments when it began.
+    fn count(
+        &mut self,
+        samples: &mut FxHashMap<u64, Sample>,
+        path: u64,
+        (arguments, carried): (&[ir::Value], Vec<Known>),
+        parts: &[ir::Block],
+    ) -> Result<(), ScheduleError> {
+        if let Some(sample) = samples.get_mut(&path) {
+            sample.times += 1.0;
+            return Ok(());
+        }
+        self.make_known(arguments, carried);
+        samples.insert(path, self.iteration(parts)?);
         Ok(())
     }
 
@@ -438,9 +431,18 @@ impl Walk<'_> {
 
     /// What a way yields, vectors too, is known of values.
     fn yielded(&mut self, way: &Way, to: &[ir::Value]) {
-        let yields: Vec<Known> = way.yields.iter().map(|&i| self.known[i].clone()).collect();
-        for (&to, known) in to.iter().zip(yields) {
-            self.known[to.index()] = known;
+        let yields = way.yields.iter().map(|&i| self.known[i].clone()).collect();
+        self.make_known(to, yields);
+    }
+
+    fn known_of(&self, values: &[ir::Value]) -> Vec<Known> {
+        let known = |value: &ir::Value| self.known[value.index()].clone();
+        values.iter().map(known).collect()
+    }
+
+    fn make_known(&mut self, values: &[ir::Value], known: Vec<Known>) {
+        for (value, known) in values.iter().zip(known) {
+            self.known[value.index()] = known;
         }
     }
 

@@ -33,7 +33,6 @@ pub struct Combined {
     columns: AxisId,
     stage: AxisId,
     hidden: AxisId,
-    structure: Structure,
     logits: Logits,
     coefficients: Coefficients,
     dx: Gradient,
@@ -127,7 +126,6 @@ impl Combined {
             columns,
             stage,
             hidden,
-            structure: sub_tiles.structure,
             logits,
             coefficients,
             dx,
@@ -152,7 +150,7 @@ impl Combined {
         });
         t.when(t.is_last(self.hidden), || {
             let last = self.head.hidden.div_ceil(self.blocks.h) as i64 - 1;
-            if self.structure == Structure::Overlapped {
+            if !self.in_turn() {
                 t.when(t.is_after_first(self.columns), || {
                     self.dw
                         .finish_write(t, self.dw_block(t, t.index(last), column - t.index(1)));
@@ -194,7 +192,7 @@ impl Combined {
         let dw = self.dw_block(t, hidden, column);
         let has_dx = t.is_after_first(self.columns);
         let has_dw = t.is_after_first(self.row);
-        let in_turn = self.structure == Structure::InTurn;
+        let in_turn = self.in_turn();
         let dx_stays = !in_turn && self.head.hidden <= self.blocks.h;
         if !dx_stays {
             t.when(has_dx, || self.dx.start_read(t, dx));
@@ -241,6 +239,10 @@ impl Combined {
         }
         let is_last = t.and(t.is_last(self.columns), t.is_last(self.hidden));
         t.when(is_last, || self.dw.finish_write(t, dw));
+    }
+
+    fn in_turn(&self) -> bool {
+        self.logits.sub_tiles().structure == Structure::InTurn
     }
 
     /// A block of the core's own `dw`.
