@@ -10,7 +10,7 @@ use std::cell::Cell;
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::elements::Elements;
 use crate::gemm;
-use crate::simd::{Destination, Values, ValuesMut};
+use crate::simd::{Destination, Strided, Values, ValuesMut};
 use crate::storage::Storage;
 
 /// A block of an array: where it starts, and how much of it lies inside.
@@ -185,25 +185,25 @@ impl LocalTile<'_, '_> {
         output.place = Place::Array;
     }
 
-    /// How many of `len` elements of a row lie inside the array, from `column` on.
-    pub(crate) fn columns_inside(&self, row: usize, column: usize, len: usize) -> usize {
-        let block = self
-            .output
-            .as_ref()
-            .and_then(|output| output.block.as_ref());
+    /// How many rows and columns of a part there are: of a window that is written where it belongs, those inside the array.
+    pub(crate) fn inside(&self, part: &Part) -> [usize; 2] {
+        let block = match &self.output {
+            Some(output) if self.is_in_array() => output.block.as_ref(),
+            _ => return [part.rows, part.columns],
+        };
         let [rows, columns] = block.expect("windows are set before a step").inside;
-        match row < rows {
-            true => columns.saturating_sub(column).min(len),
-            false => 0,
-        }
+        [
+            rows.saturating_sub(part.row).min(part.rows),
+            columns.saturating_sub(part.column).min(part.columns),
+        ]
     }
 
-    /// Runs `body` on elements of row `row` that start at `column`. Says whether they are those of the array.
-    pub(crate) fn write_row(
+    /// Runs `body` on a part of the window, if it is not beyond the array, whose rows lie there or in the tile. Says
+    /// whether it was on those of the array.
+    pub(crate) fn write_rows(
         &mut self,
-        [row, column]: [usize; 2],
-        len: usize,
-        body: impl FnOnce(ValuesMut<'_>, Destination),
+        part: &Part,
+        body: impl FnOnce(Strided<ValuesMut<'_>>, Destination),
     ) -> bool {
         if let Some(output) = &self.output
             && output.place != Place::Tile
@@ -211,33 +211,32 @@ impl LocalTile<'_, '_> {
             && let Some(destination) = output.array.rows_in_place()
         {
             let [rows, columns] = block.inside;
-            if row >= rows || column >= columns {
+            if part.row + part.rows > rows || part.column >= columns {
                 // Beyond the array.
                 return false;
             }
-            if column + len <= columns {
+            if part.column + part.columns <= columns {
                 if output.place == Place::Nowhere && output.poison && !output.array.is_updated() {
                     self.settle();
                     self.write_back();
                 }
-                self.write_row_in_place([row, column], len, body, destination);
+                self.write_rows_in_array(part, body, destination);
                 return true;
             }
         }
         self.settle();
-        let start = row * self.row_stride + column;
+        let (to, stride) = (self.elements.as_data_mut(), self.row_stride);
         body(
-            values_mut(self.elements.as_data_mut(), start..start + len),
+            rows_mut(to, part.row * stride + part.column, stride, part),
             Destination::Caches,
         );
         false
     }
 
-    fn write_row_in_place(
+    fn write_rows_in_array(
         &mut self,
-        [row, column]: [usize; 2],
-        len: usize,
-        body: impl FnOnce(ValuesMut<'_>, Destination),
+        part: &Part,
+        body: impl FnOnce(Strided<ValuesMut<'_>>, Destination),
         destination: Destination,
     ) {
         let output = self.output.as_mut().expect("an output window");
@@ -247,10 +246,10 @@ impl LocalTile<'_, '_> {
             .as_ref()
             .expect("windows are set before a step");
         output.array.write(block, |array, start| {
-            let [row_stride, _] = minor_strides(&array.geometry.strides);
-            let start = start + row * row_stride + column;
+            let [stride, _] = minor_strides(&array.geometry.strides);
+            let start = start + part.row * stride + part.column;
             let data = array.data.reborrow();
-            body(values_mut(data, start..start + len), destination);
+            body(rows_mut(data, start, stride, part), destination);
         });
     }
 
@@ -426,11 +425,18 @@ pub(crate) fn values(data: Data<'_>) -> Values<'_> {
     }
 }
 
-/// Some real elements, to write.
-fn values_mut(data: DataMut<'_>, range: std::ops::Range<usize>) -> ValuesMut<'_> {
-    match data {
+/// The real elements of a part that starts at `start`, to write.
+fn rows_mut<'a>(
+    data: DataMut<'a>,
+    start: usize,
+    stride: usize,
+    part: &Part,
+) -> Strided<ValuesMut<'a>> {
+    let range = start..start + part.rows.saturating_sub(1) * stride + part.columns;
+    let values = match data {
         DataMut::F32(data) => ValuesMut::F32(&mut data[range]),
         DataMut::Bf16(data) => ValuesMut::Bf16(&mut data[range]),
         DataMut::I32(_) => panic!("integers are not real elements"),
-    }
+    };
+    Strided { values, stride }
 }

@@ -71,18 +71,18 @@ impl<'a> Bound<'a> {
             true => first,
             false => whole,
         };
-        let alone = uses.len() == 1;
+        let alone = uses.len() == 1 || updated;
         let long_rows = uses.iter().all(|buffer| {
             let operand = buffer.operand();
             let columns = operand.map_or(0, |operand| operand.block.last().copied().unwrap_or(1));
             columns * dtype.size_bytes() >= STREAMED_ROW_BYTES
         });
-        let streamed = alone && role == Role::Output && bytes >= STREAMED_BYTES && long_rows;
+        let streamed = alone && role != Role::Temporary && bytes >= STREAMED_BYTES && long_rows;
         Storage::Written(Bands {
             height,
             dtype,
             geometry,
-            alone: alone || updated,
+            alone,
             updated,
             destination: match streamed {
                 true => Destination::Memory,

@@ -13,7 +13,7 @@ use crate::elements::{Aligned, Elements};
 use crate::evaluate::STRIP;
 use crate::gemm::{self, GemmError, Source};
 use crate::panels::Panels;
-use crate::simd::{Destination, Simd, Statistics, Values, ValuesMut};
+use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut};
 use crate::storage::Storage;
 
 /// A buffer of a kernel, in one thread.
@@ -241,9 +241,14 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         let part = part(tile);
         match &mut *self.slot(tile.buffer) {
             Slot::Local(local) => {
-                let at = [part.row + row, part.column + column];
-                if local.write_row(at, len, body) {
-                    self.mark_overwritten(tile.buffer, at[0]);
+                let part = Part {
+                    row: part.row + row,
+                    rows: 1,
+                    column: part.column + column,
+                    columns: len,
+                };
+                if local.write_rows(&part, |rows, to| body(rows.values, to)) {
+                    self.mark_overwritten(tile.buffer, part.row);
                 }
             }
             _ => panic!(
@@ -280,22 +285,72 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         is_update
     }
 
-    /// Hands a row of a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array.
-    pub(crate) fn row_to_update(
+    /// Hands a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array, with how many rows and
+    /// columns that are.
+    pub(crate) fn rows_to_update(
         &self,
         tile: &Tile<i64>,
-        row: usize,
-        body: impl FnOnce(ValuesMut<'_>),
+        body: impl FnOnce(Strided<ValuesMut<'_>>, [usize; 2], Destination),
     ) {
-        let part = part(tile);
-        let row = part.row + row;
         let Slot::Local(local) = &mut *self.slot(tile.buffer) else {
             panic!("{} is not an output", self.name(tile.buffer));
         };
-        let len = local.columns_inside(row, part.column, part.columns);
-        if len > 0 {
-            local.write_row([row, part.column], len, |x, _| body(x));
-            self.mark_overwritten(tile.buffer, row);
+        let part = part(tile);
+        let inside @ [rows, columns] = local.inside(&part);
+        if rows > 0 && columns > 0 {
+            let part = Part {
+                rows,
+                columns,
+                ..part
+            };
+            local.write_rows(&part, |x, to| body(x, inside, to));
+            self.mark_overwritten(tile.buffer, part.row + rows - 1);
+        }
+    }
+
+    /// Hands as many rows of both tiles as lie in memory as they are to `body`, to overwrite the first, and says how
+    /// many that are; there is nothing to write in columns that are left out.
+    pub(crate) fn rows_at_once(
+        &self,
+        out: &Tile<i64>,
+        x: &Tile<i64>,
+        body: impl FnOnce(Strided<ValuesMut<'_>>, Strided<Values<'_>>, [usize; 2], Destination),
+    ) -> usize {
+        let (to, from) = (part(out), part(x));
+        let write = |x: Values<'_>, layout: gemm::Layout| {
+            let Slot::Local(local) = &mut *self.slot(out.buffer) else {
+                panic!(
+                    "{} is not a tile of the kernel's own",
+                    self.name(out.buffer)
+                );
+            };
+            let [rows, columns] = local.inside(&to);
+            let rows = rows.min(layout.valid_rows);
+            if layout.column_stride != 1 || layout.valid_columns < columns || rows * columns == 0 {
+                return 0;
+            }
+            let (to, stride) = (
+                Part {
+                    rows,
+                    columns,
+                    ..to
+                },
+                layout.row_stride,
+            );
+            let end = layout.offset + (rows - 1) * stride + columns;
+            let values = x.range(layout.offset..end);
+            let x = Strided { values, stride };
+            if local.write_rows(&to, |out, to| body(out, x, [rows, columns], to)) {
+                self.mark_overwritten(out.buffer, to.row + rows - 1);
+            }
+            rows
+        };
+        self.settle(x.buffer);
+        match &*self.slots[x.buffer.index()].borrow() {
+            Slot::Input(window) => window
+                .read(|array, start| write(values(array.data), window.layout(array, start, &from))),
+            Slot::Local(local) => write(values(local.elements.as_data()), local.layout(&from)),
+            _ => panic!("{} is not a tile", self.name(x.buffer)),
         }
     }
 

@@ -132,7 +132,7 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn store_bf16(self, to: &mut [bf16]) {
+    fn store_bf16(self, to: &mut [bf16], _: bool) {
         assert!(to.len() >= Self::LANES);
         let narrow = intrinsics!({
             let words = _mm256_srli_epi32::<16>(self.rounded());
@@ -145,7 +145,7 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn store_two_bf16([even, odd]: [Self; 2], to: &mut [bf16]) {
+    fn store_two_bf16([even, odd]: [Self; 2], to: &mut [bf16], _: bool) {
         assert!(to.len() >= 2 * Self::LANES);
         let pairs = intrinsics!(_mm256_blend_epi16::<0b1010_1010>(
             _mm256_srli_epi32::<16>(even.rounded()),

@@ -1,4 +1,5 @@
-//! Element-wise maps: of one slice to another, over a slice itself, and past the caches.
+//! Element-wise maps of what lies in the caches, of one slice to another and over a slice itself; those of long rows are
+//! [elsewhere](super::long).
 //!
 //! What happens to one vector is a [`Map`]; what is read and written is an [`Element`], in the type it is stored in. The
 //! last few values go through padded vectors on the stack, so every element takes the same arithmetic wherever it stands.
@@ -7,24 +8,31 @@
 //! multipliers busy where the processor cannot look ahead far enough to overlap them. And memory is asked for ahead: see
 //! [`memory`].
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Pod;
 use half::bf16;
 
 use super::Simd;
+use super::long::MapPastCaches;
 use super::math;
-use super::memory::{self, Cache, Line, Quarters, prefetch};
+use super::memory::{Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
 
 /// A function of one lane.
 pub(super) trait Map: Copy {
+    /// Whether results below the least normal number are anything but 0 to who asked for them: `bf16` ones take a look at
+    /// each vector.
+    const DENORMALS: bool = true;
+
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V;
 }
 
 /// A stored number that is read as f32, two vectors at a time.
 pub(super) trait Element: Pod {
     fn from_f32(value: f32) -> Self;
+    fn to_f32(self) -> f32;
     fn load<V: Vector>(isa: V::Isa, from: &[Self], order: Order) -> [V; 2];
-    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order);
+    /// Without `denormals` they may become 0.
+    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order, denormals: bool);
 }
 
 /// Which values the lanes of two vectors hold.
@@ -39,7 +47,7 @@ pub(super) enum Order {
 impl Order {
     /// For what is loaded as `T` and stored as `O`.
     #[inline(always)]
-    fn between<T: Element, O: Element>() -> Self {
+    pub(super) fn between<T: Element, O: Element>() -> Self {
         // Elements of the same size are of the same type.
         match size_of::<T>() == size_of::<O>() {
             true => Self::OfType,
@@ -53,13 +61,17 @@ impl Element for f32 {
         value
     }
 
+    fn to_f32(self) -> f32 {
+        self
+    }
+
     #[inline(always)]
     fn load<V: Vector>(isa: V::Isa, from: &[Self], _: Order) -> [V; 2] {
         [V::load(isa, from), V::load(isa, &from[V::LANES..])]
     }
 
     #[inline(always)]
-    fn store<V: Vector>([first, second]: [V; 2], to: &mut [Self], _: Order) {
+    fn store<V: Vector>([first, second]: [V; 2], to: &mut [Self], _: Order, _: bool) {
         first.store(to);
         second.store(&mut to[V::LANES..]);
     }
@@ -68,6 +80,10 @@ impl Element for f32 {
 impl Element for bf16 {
     fn from_f32(value: f32) -> Self {
         Self::from_f32(value)
+    }
+
+    fn to_f32(self) -> f32 {
+        Self::to_f32(self)
     }
 
     #[inline(always)]
@@ -82,14 +98,14 @@ impl Element for bf16 {
     }
 
     #[inline(always)]
-    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order) {
+    fn store<V: Vector>(vectors: [V; 2], to: &mut [Self], order: Order, denormals: bool) {
         match order {
             Order::InMemory => {
                 let [first, second] = vectors;
-                first.store_bf16(to);
-                second.store_bf16(&mut to[V::LANES..]);
+                first.store_bf16(to, denormals);
+                second.store_bf16(&mut to[V::LANES..], denormals);
             }
-            Order::OfType => V::store_two_bf16(vectors, to),
+            Order::OfType => V::store_two_bf16(vectors, to, denormals),
         }
     }
 }
@@ -126,25 +142,23 @@ pub(super) const MOST_LANES: usize = 16;
 /// How far ahead of one place memory is asked for.
 const AHEAD_BYTES: usize = 6144;
 
-/// `map` of the first two vectors of `x`, after asking for what is so far ahead of them.
+/// `map` of the first two vectors of `x`.
 #[inline(always)]
-fn map_two<V: Vector, T: Element, M: Map>(
+pub(super) fn map_two<V: Vector, T: Element, M: Map>(
     isa: V::Isa,
     x: &[T],
-    ahead_bytes: usize,
     order: Order,
     map: M,
 ) -> [V; 2] {
-    prefetch_two::<V, T>(x, ahead_bytes);
     let [first, second] = T::load::<V>(isa, x, order);
     [map.apply(isa, first), map.apply(isa, second)]
 }
 
 /// Asks for what is so far ahead of the first two vectors of `x`.
 #[inline(always)]
-pub(super) fn prefetch_two<V: Vector, T: Element>(x: &[T], ahead_bytes: usize) {
+pub(super) fn prefetch_two<V: Vector, T: Element>(x: &[T], ahead_bytes: usize, to: Cache) {
     for line in (0..2 * V::LANES * size_of::<T>()).step_by(Line::BYTES) {
-        prefetch(x, ahead_bytes + line, Cache::Level2);
+        prefetch(x, ahead_bytes + line, to);
     }
 }
 
@@ -157,16 +171,16 @@ fn map_four<V: Vector, T: Element, M: Map>(
     map: M,
 ) -> [[V; 2]; 2] {
     let rest = &x[2 * V::LANES..];
-    [
-        map_two(isa, x, AHEAD_BYTES, order, map),
-        map_two(isa, rest, AHEAD_BYTES, order, map),
-    ]
+    for two in [x, rest] {
+        prefetch_two::<V, T>(two, AHEAD_BYTES, Cache::Level2);
+    }
+    [map_two(isa, x, order, map), map_two(isa, rest, order, map)]
 }
 
 #[inline(always)]
-fn store_four<V: Vector, O: Element>(vectors: [[V; 2]; 2], out: &mut [O], order: Order) {
+fn store_four<V: Vector, O: Element, M: Map>(vectors: [[V; 2]; 2], out: &mut [O], order: Order) {
     for (two, out) in (vectors.into_iter()).zip(out.chunks_exact_mut(2 * V::LANES)) {
-        O::store(two, out, order);
+        O::store(two, out, order, M::DENORMALS);
     }
 }
 
@@ -181,7 +195,7 @@ fn map_rest<V: Vector, O: Element, T: Element, M: Map>(
     padded[..x.len()].copy_from_slice(x);
     let mut results = [O::zeroed(); 4 * MOST_LANES];
     let order = Order::between::<T, O>();
-    store_four::<V, O>(map_four(isa, &padded, order, map), &mut results, order);
+    store_four::<V, O, M>(map_four(isa, &padded, order, map), &mut results, order);
     results
 }
 
@@ -196,7 +210,7 @@ impl<T: Element, M: Map> Kernel for MapInPlace<'_, T, M> {
         let Self(x, map) = self;
         let mut four = x.chunks_exact_mut(4 * V::LANES);
         for x in &mut four {
-            store_four::<V, T>(map_four(isa, x, Order::OfType, map), x, Order::OfType);
+            store_four::<V, T, M>(map_four(isa, x, Order::OfType, map), x, Order::OfType);
         }
         let x = four.into_remainder();
         if !x.is_empty() {
@@ -223,71 +237,12 @@ impl<O: Element, T: Element, M: Map> Kernel for MapInto<'_, O, T, M> {
         let x = four_x.remainder();
         let order = Order::between::<T, O>();
         for (out, x) in (&mut four_out).zip(four_x) {
-            store_four::<V, O>(map_four(isa, x, order, map), out, order);
+            store_four::<V, O, M>(map_four(isa, x, order, map), out, order);
         }
         let out = four_out.into_remainder();
         if !out.is_empty() {
             out.copy_from_slice(&map_rest::<V, O, T, M>(isa, x, map)[..out.len()]);
         }
-    }
-}
-
-/// The same past the caches, for an `out` that is not read soon.
-pub(super) struct MapPastCaches<'a, O, T, M>(pub(super) MapInto<'a, O, T, M>);
-
-impl<O: Element, T: Element, M: Map> Kernel for MapPastCaches<'_, O, T, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(MapInto { out, x, map }) = self;
-        let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, TwoLines>(out);
-        let step = size_of::<TwoLines>() / size_of::<O>();
-        let (x_head, x) = x.split_at(head.len());
-        let (x, x_tail) = x.split_at(lines.len() * step);
-        for (out, x) in [(head, x_head), (tail, x_tail)] {
-            MapInto { out, x, map }.run::<V>(isa);
-        }
-        let quarters = Quarters::new(x, step);
-        for start in (0..quarters.len).step_by(step) {
-            let ahead_bytes = quarters.ahead_bytes(start);
-            for quarter in 0..4 {
-                let at = quarter * quarters.len + start;
-                let lines = &mut lines[at / step];
-                map_lines::<V, O, T, M>(isa, lines, &x[at..], ahead_bytes, map);
-            }
-        }
-        for at in (4 * quarters.len..x.len()).step_by(step) {
-            map_lines::<V, O, T, M>(isa, &mut lines[at / step], &x[at..], 0, map);
-        }
-        memory::fence();
-    }
-}
-
-/// Two vectors at least, of whatever elements.
-type TwoLines = [Line; 2];
-
-/// `out = map(x)` past the caches.
-#[inline(always)]
-fn map_lines<V: Vector, O: Element, T: Element, M: Map>(
-    isa: V::Isa,
-    out: &mut TwoLines,
-    x: &[T],
-    ahead_bytes: usize,
-    map: M,
-) {
-    let order = Order::between::<T, O>();
-    let mut results = TwoLines::zeroed();
-    let vectors = bytemuck::cast_slice_mut::<_, O>(&mut results).chunks_exact_mut(2 * V::LANES);
-    for (out, x) in vectors.zip(x.chunks_exact(2 * V::LANES)) {
-        O::store(
-            map_two::<V, T, M>(isa, x, ahead_bytes, order, map),
-            out,
-            order,
-        );
-    }
-    for (out, results) in out.iter_mut().zip(&results) {
-        out.stream(results);
     }
 }
 

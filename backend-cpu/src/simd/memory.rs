@@ -134,6 +134,15 @@ impl Quarters {
         }
     }
 
+    /// Asks for what four quarters leave of `row`.
+    #[inline(always)]
+    pub(super) fn prefetch_rest<T>(self, row: &[T]) {
+        let rest = 4 * self.len * self.element_bytes;
+        for at in (rest..size_of_val(row)).step_by(Line::BYTES) {
+            prefetch(row, at, Cache::Level1);
+        }
+    }
+
     /// How far ahead of the places `start` elements into each quarter to ask: from the end of a quarter on, in the same
     /// quarter of the row behind this one. Rows usually follow each other, and the first lines of a row would otherwise
     /// be waited for.

@@ -18,6 +18,8 @@ use std::time::Instant;
 use cfg_if::cfg_if;
 use half::bf16;
 
+mod delta;
+mod long;
 mod map;
 mod math;
 mod memory;
@@ -36,15 +38,16 @@ cfg_if! {
     }
 }
 
+pub use delta::{SoftmaxDelta, Strided};
 pub use map::Destination;
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
 pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
-pub use pack::{Arithmetic, Values};
+pub use pack::{Arithmetic, Values, ValuesMut};
 pub(crate) use pack::{Extents, Pack, PanelFormat};
 use slices::{CombineInPlace, SumOf, WithScalar};
-pub use softmax::{SoftmaxDelta, Statistics, ValuesMut};
+pub use softmax::Statistics;
 use vector::Kernel;
 
 /// A set of vector instructions. Later ones include the earlier ones.

@@ -55,6 +55,33 @@ impl<'a> Values<'a> {
     }
 }
 
+/// Numbers to write to, in the type they are stored in.
+#[derive(Debug)]
+pub enum ValuesMut<'a> {
+    /// 32-bit floats.
+    F32(&'a mut [f32]),
+    /// 16-bit brain floats.
+    Bf16(&'a mut [bf16]),
+}
+
+impl ValuesMut<'_> {
+    /// The same numbers for a shorter time.
+    pub fn reborrow(&mut self) -> ValuesMut<'_> {
+        match self {
+            Self::F32(values) => ValuesMut::F32(values),
+            Self::Bf16(values) => ValuesMut::Bf16(values),
+        }
+    }
+
+    /// The same numbers, to read.
+    pub fn as_values(&self) -> Values<'_> {
+        match self {
+            Self::F32(values) => Values::F32(values),
+            Self::Bf16(values) => Values::Bf16(values),
+        }
+    }
+}
+
 /// The number format of packed panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arithmetic {

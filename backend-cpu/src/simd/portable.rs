@@ -100,14 +100,14 @@ impl Vector for F32x8 {
     }
 
     #[inline(always)]
-    fn store_bf16(self, to: &mut [bf16]) {
+    fn store_bf16(self, to: &mut [bf16], _: bool) {
         *to.first_chunk_mut().expect("a full vector of values") = self.0.map(round_to_bf16);
     }
 
     #[inline(always)]
-    fn store_two_bf16([first, second]: [Self; 2], to: &mut [bf16]) {
-        first.store_bf16(to);
-        second.store_bf16(&mut to[8..]);
+    fn store_two_bf16([first, second]: [Self; 2], to: &mut [bf16], denormals: bool) {
+        first.store_bf16(to, denormals);
+        second.store_bf16(&mut to[8..], denormals);
     }
 
     #[inline(always)]

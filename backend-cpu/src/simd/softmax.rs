@@ -1,14 +1,12 @@
-//! The two loops of a softmax over logits in memory: statistics of a row, and its gradient.
+//! The statistics of a softmax over a row of logits in memory.
 //!
-//! Both read each logit once, in the type it is stored in. Where the logits do not fit the caches they are
+//! Each logit is read once, in the type it is stored in. Where the logits do not fit the caches that is
 //! as fast as memory, provided that the arithmetic of a vector takes less time than its bytes: about
 //! a dozen instructions, most of them the exponential, which is therefore a power of two without the last bits
 //! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`](super::memory)).
 
-use half::bf16;
-
-use super::map::{Destination, Element, MOST_LANES, Map, MapInPlace, Order, prefetch_two};
-use super::memory::Quarters;
+use super::map::{Element, MOST_LANES, Order, prefetch_two};
+use super::memory::{Cache, Quarters};
 use super::vector::{Kernel, Vector};
 use super::{Values, math};
 
@@ -109,7 +107,7 @@ impl<V: Vector> Running<V> {
         let mut four = [self.max; 4];
         for (i, two) in four.as_chunks_mut::<2>().0.iter_mut().enumerate() {
             let x = &x[i * apart..];
-            prefetch_two::<V, T>(x, ahead_bytes);
+            prefetch_two::<V, T>(x, ahead_bytes, Cache::Level1);
             *two = T::load(isa, x, Order::OfType);
         }
         // A NaN may hide what is larger in its lane: its sum is NaN whatever else is in it.
@@ -119,16 +117,17 @@ impl<V: Vector> Running<V> {
         }
         for (i, x) in four.into_iter().enumerate() {
             let below = x.sub(self.max);
-            // A moment is a product, which must not be infinite times 0.
-            let below = match MOMENT || !V::TAKES_ANY_EXPONENT {
+            let below = match V::TAKES_ANY_EXPONENT {
+                true => below,
                 // The second operand, so that NaN passes.
-                true => self.least.max(below),
-                false => below,
+                false => self.least.max(below),
             };
             let (mantissa, rest) = math::exp2(isa, below, self.factor);
             self.sums[i] = mantissa.times_power_add(rest, self.sums[i]);
             if MOMENT {
-                self.moments[i] = mantissa.times_power(rest).mul_add(below, self.moments[i]);
+                // A product that must not be infinite times 0.
+                let power = mantissa.times_power(rest);
+                self.moments[i] = power.power_mul_add(rest, below, self.moments[i]);
             }
         }
     }
@@ -171,6 +170,7 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
         };
         let step = 2 * V::LANES;
         let quarters = Quarters::new(x, step);
+        quarters.prefetch_rest(x);
         for start in (0..quarters.len).step_by(step) {
             let ahead_bytes = quarters.ahead_bytes(start);
             for first in [0, 2 * quarters.len] {
@@ -199,110 +199,6 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
     }
 }
 
-/// Coefficients of the gradient of a softmax loss with respect to `scale * x`, but for the label; see
-/// [`Simd::softmax_delta`](super::Simd::softmax_delta).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct SoftmaxDelta {
-    /// Factor on the logits.
-    pub scale: f32,
-    /// Logsumexp of the scaled logits.
-    pub lse: f32,
-    /// Coefficient of `p`.
-    pub probability: f32,
-    /// Coefficient of `p log p`.
-    pub log_probability: f32,
-    /// What is subtracted everywhere.
-    pub uniform: f32,
-}
-
-/// `log2 p = factor x - log2_sum`, and `p = 2^(log2 p)`.
-#[derive(Clone, Copy)]
-struct Softmax {
-    factor: f32,
-    log2_sum: f32,
-}
-
-impl Softmax {
-    fn new(delta: &SoftmaxDelta) -> Self {
-        let log2_e = std::f32::consts::LOG2_E;
-        Self {
-            factor: delta.scale * log2_e,
-            log2_sum: delta.lse * log2_e,
-        }
-    }
-
-    /// `log2 p`, finite if that is asked for, and `p`.
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V, finite: bool) -> (V, V) {
-        let c = |value| V::splat(isa, value);
-        let log2_p = x.mul_add(c(self.factor), c(-self.log2_sum));
-        let log2_p = match finite || !V::TAKES_ANY_EXPONENT {
-            true => math::bounded(isa, log2_p),
-            false => log2_p,
-        };
-        let (mantissa, rest) = math::exp2(isa, log2_p, c(1.0));
-        (log2_p, mantissa.times_power(rest))
-    }
-}
-
-/// Without `p log p`.
-#[derive(Clone, Copy)]
-pub(super) struct Plain(pub(super) SoftmaxDelta);
-
-impl Map for Plain {
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
-        let c = |value| V::splat(isa, value);
-        let (_, p) = Softmax::new(&self.0).apply(isa, x, false);
-        p.mul_add(c(self.0.probability), c(-self.0.uniform))
-    }
-}
-
-/// With `p log p`.
-#[derive(Clone, Copy)]
-pub(super) struct WithEntropy(pub(super) SoftmaxDelta);
-
-impl Map for WithEntropy {
-    #[inline(always)]
-    fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V {
-        let c = |value| V::splat(isa, value);
-        let delta = self.0;
-        // p log p is 0 where p is.
-        let (log2_p, p) = Softmax::new(&delta).apply(isa, x, true);
-        // In units of log2 p.
-        let per_log2 = c(delta.log_probability * std::f32::consts::LN_2);
-        let coefficient = log2_p.mul_add(per_log2, c(delta.probability));
-        p.mul_add(coefficient, c(-delta.uniform))
-    }
-}
-
-/// Numbers to write to, in the type they are stored in.
-#[derive(Debug)]
-pub enum ValuesMut<'a> {
-    /// 32-bit floats.
-    F32(&'a mut [f32]),
-    /// 16-bit brain floats.
-    Bf16(&'a mut [bf16]),
-}
-
-impl ValuesMut<'_> {
-    /// The same numbers for a shorter time.
-    pub fn reborrow(&mut self) -> ValuesMut<'_> {
-        match self {
-            Self::F32(values) => ValuesMut::F32(values),
-            Self::Bf16(values) => ValuesMut::Bf16(values),
-        }
-    }
-
-    /// The same numbers, to read.
-    pub fn as_values(&self) -> Values<'_> {
-        match self {
-            Self::F32(values) => Values::F32(values),
-            Self::Bf16(values) => Values::Bf16(values),
-        }
-    }
-}
-
 impl super::Simd {
     /// The statistics of `scale * x` after those of `before`, in one pass; with the moment if asked.
     ///
@@ -324,60 +220,12 @@ impl super::Simd {
             (Values::Bf16(x), true) => self.run(Online::<_, true> { before, x, scale }),
         }
     }
-
-    /// `out = (probability + log_probability log p) p - uniform` with `log p = scale * x - lse`: the
-    /// derivative of a softmax loss by its scaled logits, but for the label. `p log p` is 0 where `p` is.
-    ///
-    /// # Panics
-    ///
-    /// If the slices differ in length.
-    pub fn softmax_delta(
-        self,
-        out: ValuesMut<'_>,
-        x: Values<'_>,
-        delta: SoftmaxDelta,
-        destination: Destination,
-    ) {
-        super::same_length(out.as_values().len(), x.len());
-        match (out, x) {
-            (ValuesMut::F32(out), Values::F32(x)) => self.delta(out, x, delta, destination),
-            (ValuesMut::F32(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
-            (ValuesMut::Bf16(out), Values::F32(x)) => self.delta(out, x, delta, destination),
-            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.delta(out, x, delta, destination),
-        }
-    }
-
-    /// The same over the logits themselves: `x = (probability + log_probability log p) p - uniform`.
-    pub fn softmax_delta_in_place(self, x: ValuesMut<'_>, delta: SoftmaxDelta) {
-        match x {
-            ValuesMut::F32(x) => self.delta_in_place(x, delta),
-            ValuesMut::Bf16(x) => self.delta_in_place(x, delta),
-        }
-    }
-
-    fn delta<O: Element, T: Element>(
-        self,
-        out: &mut [O],
-        x: &[T],
-        delta: SoftmaxDelta,
-        destination: Destination,
-    ) {
-        match delta.log_probability == 0.0 {
-            true => self.map(out, x, Plain(delta), destination),
-            false => self.map(out, x, WithEntropy(delta), destination),
-        }
-    }
-
-    fn delta_in_place<T: Element>(self, x: &mut [T], delta: SoftmaxDelta) {
-        match delta.log_probability == 0.0 {
-            true => self.run(MapInPlace(x, Plain(delta))),
-            false => self.run(MapInPlace(x, WithEntropy(delta))),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use half::bf16;
+
     use super::super::Simd;
     use super::*;
 
@@ -470,87 +318,6 @@ mod tests {
                     );
                 }
             }
-        }
-    }
-
-    #[test]
-    fn delta_in_every_combination_of_types() {
-        let delta = SoftmaxDelta {
-            scale: 0.75,
-            lse: 3.25,
-            probability: 0.875,
-            log_probability: -0.5,
-            uniform: 0.015_625,
-        };
-        let plain = SoftmaxDelta {
-            log_probability: 0.0,
-            ..delta
-        };
-        for simd in Simd::available() {
-            for (length, delta) in [0, 1, 15, 64, 65, 200, 701]
-                .into_iter()
-                .flat_map(|n| [(n, delta), (n, plain)])
-            {
-                let narrow: Vec<bf16> = values(length).into_iter().map(bf16::from_f32).collect();
-                let x: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
-                let mut out = vec![f32::NAN; length];
-                let caches = Destination::Caches;
-                simd.softmax_delta(ValuesMut::F32(&mut out), Values::F32(&x), delta, caches);
-                for (&x, &out) in x.iter().zip(&out) {
-                    let log_p = f64::from(x * delta.scale - delta.lse);
-                    let factor =
-                        f64::from(delta.probability) + f64::from(delta.log_probability) * log_p;
-                    let exact = factor * log_p.exp() - f64::from(delta.uniform);
-                    assert!(
-                        (f64::from(out) - exact).abs() < 4e-6 * (1.0 + exact.abs()),
-                        "{simd} {length}"
-                    );
-                }
-                let rounded: Vec<bf16> = out.iter().map(|&x| bf16::from_f32(x)).collect();
-                let (mut over, mut over_narrow) = (x.clone(), narrow.clone());
-                simd.softmax_delta_in_place(ValuesMut::F32(&mut over), delta);
-                simd.softmax_delta_in_place(ValuesMut::Bf16(&mut over_narrow), delta);
-                assert_eq!((&over, &over_narrow), (&out, &rounded), "{simd} {length}");
-                for x in [Values::F32(&x), Values::Bf16(&narrow)] {
-                    for destination in [caches, Destination::Memory] {
-                        // Off the start of a cache line, and nothing beside it is touched.
-                        let mut again = vec![7.0_f32; length + 5];
-                        let to = ValuesMut::F32(&mut again[3..][..length]);
-                        simd.softmax_delta(to, x, delta, destination);
-                        assert_eq!(again[3..][..length], out, "{simd} {length}");
-                        let mut again_narrow = vec![bf16::ONE; length + 5];
-                        let to = ValuesMut::Bf16(&mut again_narrow[3..][..length]);
-                        simd.softmax_delta(to, x, delta, destination);
-                        assert_eq!(again_narrow[3..][..length], rounded, "{simd} {length}");
-                        for i in (0..3).chain(length + 3..length + 5) {
-                            assert_eq!((again[i], again_narrow[i]), (7.0, bf16::ONE));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn p_log_p_of_an_absent_column_is_zero() {
-        for simd in Simd::available() {
-            let delta = SoftmaxDelta {
-                scale: 1.0,
-                lse: 0.0,
-                probability: 1.0,
-                log_probability: 1.0,
-                uniform: 0.0,
-            };
-            let mut out = [f32::NAN; 3];
-            let x = [f32::NEG_INFINITY, -1e30, f32::NAN];
-            simd.softmax_delta(
-                ValuesMut::F32(&mut out),
-                Values::F32(&x),
-                delta,
-                Destination::Caches,
-            );
-            assert_eq!(out[..2], [0.0, 0.0]);
-            assert!(out[2].is_nan());
         }
     }
 }

@@ -4,7 +4,9 @@ use approx::assert_relative_eq;
 use half::bf16;
 use proptest::prelude::*;
 
-use super::{Binary, Destination, Level, Simd, SoftmaxDelta, Statistics, Unary, Values, ValuesMut};
+use super::{
+    Binary, Destination, Level, Simd, SoftmaxDelta, Statistics, Strided, Unary, Values, ValuesMut,
+};
 
 /// Lengths around multiples of every vector and of the unrolled loops.
 const LENGTHS: [usize; 14] = [0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 200];
@@ -218,20 +220,24 @@ fn elements_per_nanosecond() {
             probability: 0.5,
             log_probability: 0.0,
             uniform: 0.1,
+            one_hot: 0.0,
+            label: None,
         };
         report("softmax_delta", &mut || {
             simd.softmax_delta(
-                ValuesMut::F32(&mut out),
-                Values::F32(&z),
-                delta,
+                Strided::row(ValuesMut::F32(&mut out)),
+                Strided::row(Values::F32(&z)),
+                z.len(),
+                &[delta],
                 Destination::Caches,
             );
         });
         report("softmax_delta_bf16", &mut || {
             simd.softmax_delta(
-                ValuesMut::Bf16(&mut narrow),
-                Values::F32(&z),
-                delta,
+                Strided::row(ValuesMut::Bf16(&mut narrow)),
+                Strided::row(Values::F32(&z)),
+                z.len(),
+                &[delta],
                 Destination::Caches,
             );
         });

@@ -15,6 +15,8 @@
 
 use half::bf16;
 
+use super::memory::Line;
+
 /// A register of `f32` lanes. See the [module](self) for what its existence proves.
 pub(crate) trait Vector: Copy {
     /// Proof that this machine can run the operations below.
@@ -39,11 +41,17 @@ pub(crate) trait Vector: Copy {
     fn load_two_bf16(isa: Self::Isa, from: &[bf16]) -> [Self; 2];
     /// Overwrites the first `LANES` values of `to`. Panics if there are fewer.
     fn store(self, to: &mut [f32]);
-    /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN, denormals are kept.
-    /// Panics if `to` is shorter.
-    fn store_bf16(self, to: &mut [bf16]);
+    /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN; denormals are kept, or may
+    /// become 0 if they are not `denormals`. Panics if `to` is shorter.
+    fn store_bf16(self, to: &mut [bf16], denormals: bool);
     /// The same for `2 LANES` values, in the order of [`load_two_bf16`](Self::load_two_bf16).
-    fn store_two_bf16(vectors: [Self; 2], to: &mut [bf16]);
+    fn store_two_bf16(vectors: [Self; 2], to: &mut [bf16], denormals: bool);
+
+    /// `to = line`, past the caches. Seen by other threads after [`fence`](super::memory::fence).
+    #[inline(always)]
+    fn stream(_: Self::Isa, line: &Line, to: &mut Line) {
+        to.stream(line);
+    }
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -78,6 +86,12 @@ pub(crate) trait Vector: Copy {
     fn times_power(self, rest: Self) -> Self;
     /// The same, plus `addend`.
     fn times_power_add(self, rest: Self, addend: Self) -> Self;
+    /// `self * factor + addend` of a [power](Self::times_power) with its rest. If a vector takes any exponent, where the power is
+    /// 0 it is `addend`, though the factor be infinite.
+    #[inline(always)]
+    fn power_mul_add(self, _rest: Self, factor: Self, addend: Self) -> Self {
+        self.mul_add(factor, addend)
+    }
     /// Splits positive normal lanes into `(mantissa, exponent)` with `self = mantissa * 2^exponent` and
     /// `mantissa` in √½..√2, the interval around one on which a logarithm's polynomial is shortest.
     fn split_exponent(self) -> (Self, Self);

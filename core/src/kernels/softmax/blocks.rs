@@ -118,8 +118,8 @@ impl Schedule {
     }
 
     /// Blocks for a CPU with `threads` threads. Forward, whole rows: logits are read where they
-    /// lie. So they are backward, and the gradient is written where it goes, except over the logits themselves:
-    /// there it stays in a small part of `cache_bytes` of fast cache until it is copied out.
+    /// lie. So they are backward, and the gradient is written where it goes, over the logits too. Where it cannot be, in
+    /// an array whose rows have gaps between elements, it waits in half of `cache_bytes` of fast cache until it is copied out.
     pub fn for_cache(logits: &Logits, threads: usize, cache_bytes: usize) -> Self {
         let (tokens, vocab) = (logits.tokens(), logits.vocab());
         let rows = |at_most: usize| {
@@ -127,10 +127,7 @@ impl Schedule {
                 .div_ceil(threads.max(1))
                 .clamp(1, at_most.clamp(1, 64))
         };
-        let elements = match logits.options().in_place {
-            true => (cache_bytes / 64).max(1024),
-            false => (cache_bytes / 8).max(1024),
-        };
+        let elements = (cache_bytes / 8).max(1024);
         let parts = vocab.div_ceil(elements);
         Self {
             forward: Blocks::new(rows(64), vocab),
