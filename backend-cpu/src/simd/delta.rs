@@ -396,10 +396,13 @@ mod tests {
 
     #[test]
     fn delta_in_every_combination_of_types() {
+        let widths: &[usize] = match cfg!(miri) {
+            true => &[1, 65, 200],
+            false => &[1, 15, 64, 65, 200, 701, 1500],
+        };
         for simd in Simd::available() {
-            for (columns, log_probability) in [1, 15, 64, 65, 200, 701, 1500]
-                .into_iter()
-                .flat_map(|n| [(n, -0.5), (n, 0.0)])
+            for (columns, log_probability) in
+                (widths.iter().copied()).flat_map(|n| [(n, -0.5), (n, 0.0)])
             {
                 let deltas = deltas(log_probability, columns);
                 let narrow: Vec<bf16> = (values(3 * columns).into_iter())

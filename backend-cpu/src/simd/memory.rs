@@ -6,8 +6,8 @@
 //! work. And a plain store reads the line it overwrites, so that a map moves three bytes for two; a streaming store
 //! does not.
 //!
-//! These are instructions of x86-64 itself, at every [`Level`](super::Level). Elsewhere a prefetch does nothing and a
-//! streaming store is a plain one.
+//! These are instructions of x86-64 itself, at every [`Level`](super::Level). Elsewhere, and under Miri, which knows none of
+//! them, a prefetch does nothing and a streaming store is a plain one.
 
 use bytemuck::{Pod, Zeroable};
 use cfg_if::cfg_if;
@@ -24,7 +24,7 @@ impl Line {
     #[inline(always)]
     pub(super) fn stream(&mut self, from: &Self) {
         cfg_if! {
-            if #[cfg(target_arch = "x86_64")] {
+            if #[cfg(all(target_arch = "x86_64", not(miri)))] {
                 use std::arch::x86_64::{__m128i, _mm_load_si128, _mm_stream_si128};
                 const PART: usize = size_of::<__m128i>();
                 for part in 0..Self::BYTES / PART {
@@ -44,7 +44,7 @@ impl Line {
 #[inline(always)]
 pub(super) fn fence() {
     cfg_if! {
-        if #[cfg(target_arch = "x86_64")] {
+        if #[cfg(all(target_arch = "x86_64", not(miri)))] {
             // SAFETY: SSE is part of x86-64.
             unsafe { std::arch::x86_64::_mm_sfence() }
         }
@@ -95,7 +95,7 @@ pub(super) enum Cache {
 #[inline(always)]
 pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     cfg_if! {
-        if #[cfg(target_arch = "x86_64")] {
+        if #[cfg(all(target_arch = "x86_64", not(miri)))] {
             use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
             let line = from.as_ptr().wrapping_byte_add(ahead_bytes).cast();
             // SAFETY: a prefetch never faults and never reads in the sense of the language, whatever the address.
