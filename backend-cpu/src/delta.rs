@@ -85,7 +85,8 @@ impl CpuTiles<'_, '_> {
         let to = ValuesMut::F32(&mut *strip);
         self.write_row(to, Values::F32(x), delta, Destination::Caches);
         self.simd.soft_cap_derivative(strip, x, cap);
-        let caches = Destination::Caches;
-        self.simd.convert(out, Values::F32(strip), caches);
+        let (out, extent) = (Strided::row(out), [1, x.len()]);
+        let strip = Strided::row(Values::F32(strip));
+        self.simd.convert(out, strip, extent, Destination::Caches);
     }
 }

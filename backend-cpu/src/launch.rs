@@ -4,6 +4,9 @@
 //! cores; inside a share steps run in order. A thread has its own windows and scratch, so results
 //! do not depend on timing, and only the per-core sums of a kernel that asks for them depend on the
 //! number of threads.
+//!
+//! A loop of a program launches the same kernel again and again, on parts of its arrays. What each launch would pack anew
+//! of an array that is always shown whole, such as `x` for each chunk of `dw`, is kept from one to the next.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,12 +21,17 @@ use crate::storage::Storage;
 use crate::tiles::{CpuTiles, Slot};
 use crate::{Cpu, CpuError};
 
+/// What a launch leaves to the next one of the same kernel on the same arrays: the packed copies of each thread.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Vec<Vec<Panels>>);
+
 /// Runs `kernel` on `operands`, one for each operand of its spec.
 pub(crate) fn launch<K: Kernel + Sync>(
     cpu: &Cpu,
     kernel: &K,
     operands: &[&Storage<'_>],
     scalars: &[i64],
+    kept: &mut Kept,
 ) -> Result<(), CpuError> {
     let spec = kernel.spec();
     let parallel: usize = spec.grid()[..spec.parallel_axes()]
@@ -35,15 +43,22 @@ pub(crate) fn launch<K: Kernel + Sync>(
         let at = |i: usize| (parallel as u128 * i as u128 / threads as u128) as usize;
         at(thread)..at(thread + 1)
     };
-    let work = |range| Worker::new(cpu, spec, operands, scalars).run(kernel, range);
+    let work = |thread: usize, panels: &mut Vec<Panels>| {
+        let kept = std::mem::take(panels);
+        *panels = Worker::new(cpu, spec, operands, scalars, kept).run(kernel, share(thread))?;
+        Ok(())
+    };
+    kept.0.resize_with(threads.max(1), || panels(spec));
+    let mut of_threads = kept.0.iter_mut().enumerate();
+    let (first, its_panels) = of_threads.next().expect("at least one");
     if threads <= 1 {
-        return work(share(0));
+        return work(first, its_panels);
     }
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads)
-            .map(|thread| scope.spawn(move || work(share(thread))))
+        let workers: Vec<_> = of_threads
+            .map(|(thread, panels)| scope.spawn(move || work(thread, panels)))
             .collect();
-        let first = work(share(0));
+        let first = work(first, its_panels);
         workers
             .into_iter()
             .map(|worker| match worker.join() {
@@ -71,6 +86,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         spec: &'s KernelSpec,
         operands: &[&'s Storage<'a>],
         scalars: &'s [i64],
+        panels: Vec<Panels>,
     ) -> Self {
         let mut operands = operands.iter().copied();
         let slots: Vec<_> = spec
@@ -86,15 +102,19 @@ impl<'s, 'a> Worker<'s, 'a> {
                 point: spec.grid().iter().map(|_| Cell::new(0)).collect(),
                 scalars,
                 shown: slots.iter().map(|_| RefCell::default()).collect(),
-                panels: panels(spec),
+                panels,
                 slots,
                 error: RefCell::new(None),
             },
         }
     }
 
-    /// Runs the steps whose parallel axes, counted lexicographically, lie in `range`.
-    fn run<K: Kernel>(self, kernel: &K, range: std::ops::Range<usize>) -> Result<(), CpuError> {
+    /// Runs the steps whose parallel axes, counted lexicographically, lie in `range`, and returns the packed copies.
+    fn run<K: Kernel>(
+        self,
+        kernel: &K,
+        range: std::ops::Range<usize>,
+    ) -> Result<Vec<Panels>, CpuError> {
         let spec = self.tiles.spec;
         let sequential: usize = spec.grid()[spec.parallel_axes()..]
             .iter()
@@ -114,7 +134,14 @@ impl<'s, 'a> Worker<'s, 'a> {
         for slot in &self.tiles.slots {
             write_back(&mut slot.borrow_mut());
         }
-        Ok(())
+        let buffers = spec.buffers().iter().zip(&self.tiles.slots);
+        let mut panels = self.tiles.panels;
+        for ((named, slot), panels) in buffers.zip(&mut panels) {
+            if !shows_the_same_again(&named.buffer, &slot.borrow(), panels.blocks()) {
+                panels.free();
+            }
+        }
+        Ok(panels)
     }
 
     fn move_to(&self, step: usize) {
@@ -185,6 +212,17 @@ fn panels(spec: &KernelSpec) -> Vec<Panels> {
     };
     let buffers = spec.buffers().iter().enumerate();
     buffers.map(|(i, named)| of_buffer(i, named)).collect()
+}
+
+/// Whether the next launch finds the same blocks of the same numbers, and no more of them than there may be copies of.
+fn shows_the_same_again(buffer: &Buffer, slot: &Slot<'_, '_>, copies: usize) -> bool {
+    match (buffer, slot) {
+        (Buffer::Window { operand, .. }, Slot::Input(window)) => {
+            matches!(window.array, Storage::Constant(_))
+                && operand.block_counts().product::<usize>() <= copies
+        }
+        _ => false,
+    }
 }
 
 /// Whether the kernel writes to the array that this buffer reads.

@@ -118,6 +118,10 @@ impl<P: Packed> Copies<P> {
     fn invalidate(&mut self) {
         self.copies.iter_mut().for_each(|(key, _)| *key = None);
     }
+
+    fn free(&mut self) {
+        self.copies = Vec::new();
+    }
 }
 
 /// The packed copies of one buffer, for either side of a product.
@@ -140,6 +144,17 @@ impl Panels {
     pub(crate) fn invalidate(&self) {
         self.left.borrow_mut().invalidate();
         self.right.borrow_mut().invalidate();
+    }
+
+    /// Forgets all copies, and gives their memory back.
+    pub(crate) fn free(&mut self) {
+        self.left.get_mut().free();
+        self.right.get_mut().free();
+    }
+
+    /// How many blocks of the buffer there may be copies of.
+    pub(crate) fn blocks(&self) -> usize {
+        self.left.borrow().others + 1
     }
 }
 

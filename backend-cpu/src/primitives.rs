@@ -14,7 +14,7 @@ use crate::evaluate::{STRIP, evaluate};
 use crate::gemm::{self, GemmError, Out};
 use crate::leaves::{AlongRow, AlongRows};
 use crate::panels::Key;
-use crate::simd::{Binary, Statistics, Unary};
+use crate::simd::{Binary, Statistics, Strided, Unary};
 use crate::tiles::{CpuTiles, Slot, column_in, part, range, start};
 
 impl CpuTiles<'_, '_> {
@@ -169,10 +169,18 @@ impl TileOps for CpuTiles<'_, '_> {
         let (out, input) = (out.into(), input.into());
         if !self.adopt(&out, &input) {
             let strips = self.share_memory(&out, &input);
-            for row in 0..out.rows.len {
+            let done = match strips {
+                true => 0,
+                false => self.rows_at_once(&out, &input, |out, x, extent, destination| {
+                    self.simd.convert(out, x, extent, destination);
+                }),
+            };
+            for row in done..out.rows.len {
                 self.pieces(&input, row, strips, |first, x| {
                     self.pieces_mut(&out, row, first, x.len(), |out, destination| {
-                        self.simd.convert(out, x, destination);
+                        let extent = [1, x.len()];
+                        let (out, x) = (Strided::row(out), Strided::row(x));
+                        self.simd.convert(out, x, extent, destination);
                     });
                 });
             }

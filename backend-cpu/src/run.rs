@@ -6,7 +6,7 @@ use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::elements::Elements;
 use crate::evaluate::{Leaves, STRIP, evaluate};
-use crate::launch::launch;
+use crate::launch::{Kept, launch};
 use crate::storage::{Bound, share};
 use crate::{Cpu, CpuError};
 
@@ -68,16 +68,27 @@ pub(crate) fn run<K: Kernel + Sync>(
         }
         arrays.push(bound);
     }
-    steps(cpu, program.steps(), &mut arrays, 0)
+    for step in program.steps() {
+        steps(
+            cpu,
+            std::slice::from_ref(step),
+            &mut arrays,
+            0,
+            &mut [Kept::default()],
+        )?;
+    }
+    Ok(())
 }
 
+/// Runs steps of a program, each with what it left when a loop ran it before.
 fn steps<K: Kernel + Sync>(
     cpu: &Cpu,
     steps_: &[Step<K>],
     arrays: &mut [Bound<'_>],
     counter: i64,
+    kept: &mut [Kept],
 ) -> Result<(), CpuError> {
-    for step in steps_ {
+    for (step, kept) in steps_.iter().zip(kept) {
         match step {
             Step::Launch(Launch {
                 kernel,
@@ -93,11 +104,12 @@ fn steps<K: Kernel + Sync>(
                     .iter()
                     .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
                     .collect();
-                launch(cpu, kernel, &operands, &scalars)?;
+                launch(cpu, kernel, &operands, &scalars, kept)?;
             }
             Step::Loop { count, body } => {
+                let mut kept: Vec<_> = body.iter().map(|_| Kept::default()).collect();
                 for counter in 0..*count as i64 {
-                    steps(cpu, body, arrays, counter)?;
+                    steps(cpu, body, arrays, counter, &mut kept)?;
                 }
             }
             Step::Map { to, value } => {

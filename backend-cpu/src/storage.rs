@@ -49,7 +49,7 @@ impl<'a> Bound<'a> {
     /// that it updates in place.
     fn share(&mut self, uses: &[&Buffer], updated: bool) -> Storage<'_> {
         let (array, role) = match self {
-            Self::Input(array) => return Storage::Read(array.clone()),
+            Self::Input(array) => return Storage::Constant(array.clone()),
             Self::Output(array, role) => (array, *role),
         };
         let only_read = uses.iter().all(|buffer| {
@@ -124,7 +124,9 @@ pub(crate) fn share<'x>(
 /// An array as the threads of a launch see it.
 #[derive(Debug)]
 pub(crate) enum Storage<'a> {
-    /// Read only.
+    /// Not written by any launch of the program.
+    Constant(ArrayRef<'a>),
+    /// Not written by this launch.
     Read(ArrayRef<'a>),
     /// Written, and perhaps read.
     Written(Bands<'a>),
@@ -164,7 +166,7 @@ impl Storage<'_> {
     /// Element type.
     pub(crate) fn dtype(&self) -> DType {
         match self {
-            Self::Read(array) => array.dtype(),
+            Self::Constant(array) | Self::Read(array) => array.dtype(),
             Self::Written(bands) => bands.dtype,
         }
     }
@@ -188,7 +190,9 @@ impl Storage<'_> {
     /// Runs `body` on an array that holds the block, and the offset of its first element there.
     pub(crate) fn read<R>(&self, block: &Block, body: impl FnOnce(&ArrayRef<'_>, usize) -> R) -> R {
         match self {
-            Self::Read(array) => body(array, array.geometry.offset(&block.start)),
+            Self::Constant(array) | Self::Read(array) => {
+                body(array, array.geometry.offset(&block.start))
+            }
             Self::Written(bands) => {
                 let (band, start) = bands.find(block);
                 // A poisoned lock means that another thread panicked, which ends the run anyway.
@@ -208,7 +212,7 @@ impl Storage<'_> {
         body: impl FnOnce(&mut ArrayMut<'_>, usize) -> R,
     ) -> R {
         match self {
-            Self::Read(_) => panic!("a kernel writes to one of its inputs"),
+            Self::Constant(_) | Self::Read(_) => panic!("a kernel writes to one of its inputs"),
             Self::Written(bands) => {
                 let (band, start) = bands.find(block);
                 let mut array = band.write().unwrap_or_else(|error| error.into_inner());

@@ -13,7 +13,7 @@ use crate::elements::{Aligned, Elements};
 use crate::evaluate::STRIP;
 use crate::gemm::{self, GemmError, Source};
 use crate::panels::Panels;
-use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut};
+use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_short_row};
 use crate::storage::Storage;
 
 /// A buffer of a kernel, in one thread.
@@ -104,8 +104,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             columns: out.len(),
         };
         let mut copy = |values: Values<'_>, layout: gemm::Layout| {
-            out.fill(layout.fill);
-            let inside = &mut out[..layout.valid_columns * layout.valid_rows];
+            let (inside, outside) = out.split_at_mut(layout.valid_columns * layout.valid_rows);
+            outside.fill(layout.fill);
             let strided = |inside: &mut [f32], at: &dyn Fn(usize) -> f32| {
                 (inside.iter_mut().enumerate())
                     .for_each(|(c, out)| *out = at(layout.offset + c * layout.column_stride));
@@ -115,10 +115,13 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             }
             match (values, layout.column_stride) {
                 (Values::F32(data), 1) => {
-                    inside.copy_from_slice(&data[layout.offset..][..inside.len()]);
+                    let len = inside.len();
+                    prefetch_short_row(data, layout.offset + layout.row_stride, len);
+                    inside.copy_from_slice(&data[layout.offset..][..len]);
                 }
                 (Values::Bf16(data), 1) => {
                     let len = inside.len();
+                    prefetch_short_row(data, layout.offset + layout.row_stride, len);
                     self.simd.bf16_to_f32(inside, &data[layout.offset..][..len]);
                 }
                 (Values::F32(data), _) => strided(inside, &|i| data[i]),
@@ -147,7 +150,9 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
                 // The tile is borrowed only after: it may be a leaf of what is computed.
                 compute(r, c, strip);
                 self.pieces_mut(out, r, c, strip.len(), |to, destination| {
-                    self.simd.convert(to, Values::F32(strip), destination);
+                    let (extent, strip) = ([1, strip.len()], Values::F32(strip));
+                    let (to, strip) = (Strided::row(to), Strided::row(strip));
+                    self.simd.convert(to, strip, extent, destination);
                 });
             }
         }

@@ -4,8 +4,8 @@
 //! reasons that [`softmax`](super::softmax) gives. Rows are taken together: a row of logits takes a few microseconds, and
 //! waiting for its last stores before the next one starts, as a lock or a fence does, was a tenth of that.
 
-use super::long::{MapLongInPlace, map_past_caches, zero_past_caches};
-use super::map::{Destination, Element, MOST_LANES, Map, MapInto};
+use super::long::{MapLongInPlace, zero_past_caches};
+use super::map::{Destination, Element, MOST_LANES, Map, Strided, map_row};
 use super::vector::{Kernel, Vector};
 use super::{Values, ValuesMut, math, memory};
 
@@ -62,22 +62,6 @@ impl SoftmaxDelta {
         let mut lanes = [0.0; MOST_LANES];
         delta.store(&mut lanes);
         lanes[0]
-    }
-}
-
-/// Rows in memory that start `stride` elements apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Strided<T> {
-    /// From the first element of the first row on.
-    pub values: T,
-    /// Elements from one row to the next.
-    pub stride: usize,
-}
-
-impl<T> Strided<T> {
-    /// One row.
-    pub(crate) fn row(values: T) -> Self {
-        Self { values, stride: 0 }
     }
 }
 
@@ -233,21 +217,6 @@ impl<T: Element> Kernel for DeltasInPlace<'_, T> {
         if destination == Destination::Memory {
             memory::fence();
         }
-    }
-}
-
-/// `out = map(x)`, seen by other threads after a [`memory::fence`].
-#[inline(always)]
-fn map_row<V: Vector, O: Element, T: Element, M: Map>(
-    isa: V::Isa,
-    out: &mut [O],
-    x: &[T],
-    map: M,
-    destination: Destination,
-) {
-    match destination {
-        Destination::Caches => MapInto { out, x, map }.run::<V>(isa),
-        Destination::Memory => map_past_caches::<V, O, T, M>(isa, out, x, map),
     }
 }
 

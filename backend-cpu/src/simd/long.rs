@@ -9,24 +9,11 @@
 use bytemuck::Zeroable;
 
 use super::map::{Element, Map, MapInPlace, MapInto, Order, map_two, prefetch_two};
-use super::memory::{self, Cache, Line, Quarters, prefetch};
+use super::memory::{Cache, Line, Quarters, prefetch};
 use super::vector::{Kernel, Vector};
 
-/// [`MapInto`] past the caches, for an `out` that is not read soon.
-pub(super) struct MapPastCaches<'a, O, T, M>(pub(super) MapInto<'a, O, T, M>);
-
-impl<O: Element, T: Element, M: Map> Kernel for MapPastCaches<'_, O, T, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) {
-        let Self(MapInto { out, x, map }) = self;
-        map_past_caches::<V, O, T, M>(isa, out, x, map);
-        memory::fence();
-    }
-}
-
-/// The same, seen by other threads after a [`memory::fence`].
+/// [`MapInto`] past the caches, for an `out` that is not read soon. Other threads see it after a
+/// [`memory::fence`](super::memory::fence).
 #[inline(always)]
 pub(super) fn map_past_caches<V: Vector, O: Element, T: Element, M: Map>(
     isa: V::Isa,
@@ -47,7 +34,7 @@ pub(super) fn map_past_caches<V: Vector, O: Element, T: Element, M: Map>(
     ends.write_tail(tail);
 }
 
-/// `out = 0` past the caches, seen by other threads after a [`memory::fence`].
+/// `out = 0` past the caches, seen likewise.
 #[inline(always)]
 pub(super) fn zero_past_caches<V: Vector, O: Element>(isa: V::Isa, out: &mut [O]) {
     let (head, lines, tail) = bytemuck::pod_align_to_mut::<O, Line>(out);

@@ -1,8 +1,9 @@
 //! Element-wise maps of what lies in the caches, of one slice to another and over a slice itself; those of long rows are
 //! [elsewhere](super::long).
 //!
-//! What happens to one vector is a [`Map`]; what is read and written is an [`Element`], in the type it is stored in. The
-//! last few values go through padded vectors on the stack, so every element takes the same arithmetic wherever it stands.
+//! What happens to one vector is a [`Map`]; what is read and written is an [`Element`], in the type it is stored in. Every
+//! element takes the same arithmetic wherever it stands: the last vectors of a slice overlap those before them, and slices
+//! shorter than four go through padded vectors on the stack.
 //!
 //! Elementary functions are long chains of dependent instructions, so four vectors go side by side, which keeps the
 //! multipliers busy where the processor cannot look ahead far enough to overlap them. And memory is asked for ahead: see
@@ -11,11 +12,10 @@
 use bytemuck::Pod;
 use half::bf16;
 
-use super::Simd;
-use super::long::MapPastCaches;
-use super::math;
-use super::memory::{Cache, Line, prefetch};
+use super::long::map_past_caches;
+use super::memory::{self, Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
+use super::{Simd, Values, ValuesMut, math};
 
 /// A function of one lane.
 pub(super) trait Map: Copy {
@@ -119,19 +119,80 @@ pub enum Destination {
     Memory,
 }
 
+/// Rows in memory that start `stride` elements apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Strided<T> {
+    /// From the first element of the first row on.
+    pub values: T,
+    /// Elements from one row to the next.
+    pub stride: usize,
+}
+
+impl<T> Strided<T> {
+    /// One row.
+    pub(crate) fn row(values: T) -> Self {
+        Self { values, stride: 0 }
+    }
+}
+
 impl Simd {
-    /// `out = map(x)`; they are equally long.
-    pub(super) fn map<O: Element, T: Element>(
+    /// `out = x`, rounded where `out` is narrower, in so many rows and columns.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub(crate) fn convert(
         self,
-        out: &mut [O],
-        x: &[T],
-        map: impl Map,
+        out: Strided<ValuesMut<'_>>,
+        x: Strided<Values<'_>>,
+        extent: [usize; 2],
         destination: Destination,
     ) {
-        let into = MapInto { out, x, map };
-        match destination {
-            Destination::Caches => self.run(into),
-            Destination::Memory => self.run(MapPastCaches(into)),
+        let strides = [out.stride, x.stride];
+        macro_rules! run {
+            ($out:expr, $x:expr) => {
+                self.run(Convert {
+                    out: $out,
+                    x: $x,
+                    strides,
+                    extent,
+                    destination,
+                })
+            };
+        }
+        match (out.values, x.values) {
+            (ValuesMut::F32(out), Values::F32(x)) => run!(out, x),
+            (ValuesMut::Bf16(out), Values::Bf16(x)) => run!(out, x),
+            (ValuesMut::F32(out), Values::Bf16(x)) => run!(out, x),
+            (ValuesMut::Bf16(out), Values::F32(x)) => run!(out, x),
+        }
+    }
+}
+
+struct Convert<'a, O, T> {
+    out: &'a mut [O],
+    x: &'a [T],
+    /// Of both.
+    strides: [usize; 2],
+    /// Rows and columns.
+    extent: [usize; 2],
+    destination: Destination,
+}
+
+impl<O: Element, T: Element> Kernel for Convert<'_, O, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, isa: V::Isa) {
+        let [rows, columns] = self.extent;
+        let [out_stride, x_stride] = self.strides;
+        for r in 0..rows {
+            let out = &mut self.out[r * out_stride..][..columns];
+            let x = &self.x[r * x_stride..][..columns];
+            map_row::<V, O, T, _>(isa, out, x, Identity, self.destination);
+        }
+        if self.destination == Destination::Memory {
+            memory::fence();
         }
     }
 }
@@ -186,7 +247,7 @@ fn store_four<V: Vector, O: Element, M: Map>(vectors: [[V; 2]; 2], out: &mut [O]
 
 /// `map` of fewer values than four vectors have, which are the first of the result.
 #[inline(always)]
-fn map_rest<V: Vector, O: Element, T: Element, M: Map>(
+fn map_few<V: Vector, O: Element, T: Element, M: Map>(
     isa: V::Isa,
     x: &[T],
     map: M,
@@ -208,13 +269,21 @@ impl<T: Element, M: Map> Kernel for MapInPlace<'_, T, M> {
     #[inline(always)]
     fn run<V: Vector>(self, isa: V::Isa) {
         let Self(x, map) = self;
-        let mut four = x.chunks_exact_mut(4 * V::LANES);
-        for x in &mut four {
+        let whole = 4 * V::LANES;
+        let Some(last) = x.len().checked_sub(whole) else {
+            let len = x.len();
+            return x.copy_from_slice(&map_few::<V, T, T, M>(isa, x, map)[..len]);
+        };
+        // Before some of them are overwritten.
+        let results = match x.len().is_multiple_of(whole) {
+            true => None,
+            false => Some(map_four(isa, &x[last..], Order::OfType, map)),
+        };
+        for x in x.chunks_exact_mut(whole) {
             store_four::<V, T, M>(map_four(isa, x, Order::OfType, map), x, Order::OfType);
         }
-        let x = four.into_remainder();
-        if !x.is_empty() {
-            x.copy_from_slice(&map_rest::<V, T, T, M>(isa, x, map)[..x.len()]);
+        if let Some(results) = results {
+            store_four::<V, T, M>(results, &mut x[last..], Order::OfType);
         }
     }
 }
@@ -232,17 +301,33 @@ impl<O: Element, T: Element, M: Map> Kernel for MapInto<'_, O, T, M> {
     #[inline(always)]
     fn run<V: Vector>(self, isa: V::Isa) {
         let Self { out, x, map } = self;
-        let mut four_out = out.chunks_exact_mut(4 * V::LANES);
-        let four_x = x.chunks_exact(4 * V::LANES);
-        let x = four_x.remainder();
+        let whole = 4 * V::LANES;
+        let Some(last) = x.len().checked_sub(whole) else {
+            return out.copy_from_slice(&map_few::<V, O, T, M>(isa, x, map)[..x.len()]);
+        };
         let order = Order::between::<T, O>();
-        for (out, x) in (&mut four_out).zip(four_x) {
+        for (x, out) in (x.chunks_exact(whole)).zip(out.chunks_exact_mut(whole)) {
             store_four::<V, O, M>(map_four(isa, x, order, map), out, order);
         }
-        let out = four_out.into_remainder();
-        if !out.is_empty() {
-            out.copy_from_slice(&map_rest::<V, O, T, M>(isa, x, map)[..out.len()]);
+        if !x.len().is_multiple_of(whole) {
+            let results = map_four(isa, &x[last..], order, map);
+            store_four::<V, O, M>(results, &mut out[last..], order);
         }
+    }
+}
+
+/// `out = map(x)`, seen by other threads after a [`memory::fence`].
+#[inline(always)]
+pub(super) fn map_row<V: Vector, O: Element, T: Element, M: Map>(
+    isa: V::Isa,
+    out: &mut [O],
+    x: &[T],
+    map: M,
+    destination: Destination,
+) {
+    match destination {
+        Destination::Caches => MapInto { out, x, map }.run::<V>(isa),
+        Destination::Memory => map_past_caches::<V, O, T, M>(isa, out, x, map),
     }
 }
 

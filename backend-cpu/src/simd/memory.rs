@@ -111,6 +111,19 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     }
 }
 
+/// Asks for so many elements from `start` on, which may be beyond the end of `from`: the row that is read next. Of short rows
+/// that lie apart the prefetchers of a core learn too late; those longer than a page are left to them.
+#[inline(always)]
+pub(crate) fn prefetch_short_row<T>(from: &[T], start: usize, len: usize) {
+    const MOST_BYTES: usize = 4 << 10;
+    let bytes = len * size_of::<T>();
+    if bytes <= MOST_BYTES {
+        for at in (0..bytes).step_by(Line::BYTES) {
+            prefetch(from, start * size_of::<T>() + at, Cache::Level2);
+        }
+    }
+}
+
 /// A row that is read at four places in turn, a quarter of it apart, which keeps more of memory at work than one place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quarters {

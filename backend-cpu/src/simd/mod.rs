@@ -38,10 +38,11 @@ cfg_if! {
     }
 }
 
-pub use delta::{SoftmaxDelta, Strided};
-pub use map::Destination;
+pub use delta::SoftmaxDelta;
+pub use map::{Destination, Strided};
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
+pub(crate) use memory::prefetch_short_row;
 pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
 pub use pack::{Arithmetic, Values, ValuesMut};
@@ -296,21 +297,6 @@ impl Simd {
         same_length(out.len(), x.len());
         let map = Identity;
         self.run(MapInto { out, x, map });
-    }
-
-    /// `out = x`, rounded where `out` is narrower.
-    ///
-    /// # Panics
-    ///
-    /// If the slices differ in length.
-    pub(crate) fn convert(self, out: ValuesMut<'_>, x: Values<'_>, destination: Destination) {
-        same_length(out.as_values().len(), x.len());
-        match (out, x) {
-            (ValuesMut::F32(out), Values::F32(x)) => self.map(out, x, Identity, destination),
-            (ValuesMut::Bf16(out), Values::Bf16(x)) => self.map(out, x, Identity, destination),
-            (ValuesMut::F32(out), Values::Bf16(x)) => self.map(out, x, Identity, destination),
-            (ValuesMut::Bf16(out), Values::F32(x)) => self.map(out, x, Identity, destination),
-        }
     }
 }
 

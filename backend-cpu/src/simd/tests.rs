@@ -24,6 +24,36 @@ fn values(length: usize, seed: u32) -> Vec<f32> {
 }
 
 #[test]
+fn rows_are_converted_and_what_lies_between_them_is_left() {
+    const ROWS: usize = 3;
+    const LEFT: f32 = 17.0;
+    for (simd, columns) in Simd::available().flat_map(|simd| LENGTHS.map(|len| (simd, len))) {
+        for destination in [Destination::Caches, Destination::Memory] {
+            let [out_stride, x_stride] = [columns + 3, columns + 5];
+            let x = values(ROWS * x_stride, 3);
+            let mut out = vec![bf16::from_f32(LEFT); ROWS * out_stride];
+            let to = Strided {
+                values: ValuesMut::Bf16(&mut out),
+                stride: out_stride,
+            };
+            let from = Strided {
+                values: Values::F32(&x),
+                stride: x_stride,
+            };
+            simd.convert(to, from, [ROWS, columns], destination);
+            for (i, out) in out.iter().enumerate() {
+                let [row, column] = [i / out_stride, i % out_stride];
+                let expected = match column < columns {
+                    true => x[row * x_stride + column],
+                    false => LEFT,
+                };
+                assert_eq!(*out, bf16::from_f32(expected), "{simd}, {columns} columns");
+            }
+        }
+    }
+}
+
+#[test]
 fn detection_gives_the_last_available_level() {
     let levels: Vec<Level> = Simd::available().map(Simd::level).collect();
     assert_eq!(levels[0], Level::Portable);
