@@ -1,6 +1,7 @@
 //! Block sizes and the schedule of an op on a head.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{Head, HeadError, Strategy};
 use crate::DType;
@@ -184,8 +185,7 @@ pub(super) fn check_sizes<const N: usize>(
     Ok(())
 }
 
-/// How a loop cuts blocks into chunks of equal size, or some of these chunks: column blocks of the vocabulary, or row
-/// blocks of the tokens.
+/// How a loop cuts blocks into chunks of equal size: column blocks of the vocabulary, or row blocks of the tokens.
 ///
 /// The last chunk is moved back so that it ends with the last block; the blocks it shares with the
 /// one before it are `covered`.
@@ -193,60 +193,62 @@ pub(super) fn check_sizes<const N: usize>(
 pub(super) struct Chunks {
     /// Blocks of a chunk.
     pub(super) blocks: usize,
-    /// Chunks before the first of these.
-    before: usize,
     /// Number of chunks.
     pub(super) count: usize,
-    /// Blocks of all.
-    all: usize,
-    /// Of these, blocks without overhang.
-    whole: usize,
+    /// First block of the first chunk.
+    start: usize,
+    /// Block after the last one of the last chunk.
+    end: usize,
 }
 
 impl Chunks {
     /// Chunks of at most `chunk_columns` columns, but at least one block.
     pub(super) fn of_columns(head: &Head, blocks: Blocks, chunk_columns: usize) -> Self {
-        Self::new(head.vocab, blocks.v, chunk_columns)
+        let all = head.vocab.div_ceil(blocks.v);
+        Self::of_blocks(0..all, chunk_columns / blocks.v)
+    }
+
+    /// The same columns in chunks of which none is moved back: of blocks without overhang as many chunks of equal size as
+    /// there are, one of the blocks that these leave, and one of the block that overhangs. Each of the three may have no chunk.
+    pub(super) fn of_columns_once(head: &Head, blocks: Blocks, chunk_columns: usize) -> [Self; 3] {
+        let [whole, all] = [head.vocab / blocks.v, head.vocab.div_ceil(blocks.v)];
+        let equal = Self::of_blocks(0..whole, chunk_columns / blocks.v);
+        let count = whole / equal.blocks;
+        let equal = Self { count, ..equal };
+        let left = count * equal.blocks;
+        [
+            equal,
+            Self::of_blocks(left..whole, whole - left),
+            Self::of_blocks(whole..all, all - whole),
+        ]
     }
 
     /// Chunks of at most `chunk_rows` rows, but at least one block.
     pub(super) fn of_rows(head: &Head, blocks: Blocks, chunk_rows: usize) -> Self {
-        Self::new(head.tokens, blocks.b, chunk_rows)
+        let all = head.tokens.div_ceil(blocks.b);
+        Self::of_blocks(0..all, chunk_rows / blocks.b)
     }
 
-    fn new(size: usize, block: usize, chunk: usize) -> Self {
-        let all = size.div_ceil(block);
-        let at_most = (chunk / block).clamp(1, all);
-        let count = all.div_ceil(at_most);
+    fn of_blocks(range: Range<usize>, at_most: usize) -> Self {
+        let Range { start, end } = range;
+        let count = range.len().div_ceil(at_most.max(1));
+        let blocks = range.len().div_ceil(count.max(1)).max(1);
         Self {
-            blocks: all.div_ceil(count),
-            before: 0,
+            blocks,
             count,
-            all,
-            whole: size / block,
+            start,
+            end,
         }
-    }
-
-    /// Those of these chunks that are neither moved back nor overhang, and the one that is or does, if there is one.
-    pub(super) fn split_overhang(self) -> [Self; 2] {
-        let count = self.whole / self.blocks;
-        let rest = Self {
-            before: self.before + count,
-            count: self.count - count,
-            ..self
-        };
-        [Self { count, ..self }, rest]
     }
 
     /// Where the chunk would start if it was not moved back.
     fn unmoved(self) -> Affine<LoopCounter> {
-        let before = (self.before * self.blocks) as i64;
-        Affine::Variable(LoopCounter) * self.blocks as i64 + before
+        Affine::Variable(LoopCounter) * self.blocks as i64 + self.start as i64
     }
 
     /// First block of the chunk.
     pub(super) fn first(self) -> Affine<LoopCounter> {
-        self.unmoved().at_most((self.all - self.blocks) as i64)
+        self.unmoved().at_most((self.end - self.blocks) as i64)
     }
 
     /// How many of the chunk's first blocks belong to the chunk before as well.
@@ -468,7 +470,7 @@ mod tests {
                         assert!((c == 0) == (first == 0), "only the first chunk starts at 0");
                         new_blocks.extend(first + covered..first + chunks.blocks as i64);
                     }
-                    let all: Vec<i64> = (0..chunks.all as i64).collect();
+                    let all: Vec<i64> = (0..chunks.end as i64).collect();
                     assert_eq!(new_blocks, all, "{chunks:?}");
                 }
             }

@@ -325,7 +325,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
         let cut = (blocks, schedule.dx);
-        let pass = Streaming::declare(program, names, head, cut, inputs, *gradients, chunks);
+        let pass = Streaming::declare(program, names, head, cut, inputs, *gradients);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(
             names.delta,

@@ -68,7 +68,7 @@ pub struct Stored {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kept {
     /// Where `dw` will be, if it has as many rows as there are tokens in whole blocks, in a form for which there is
-    /// [place](InDw). What is not in a whole chunk of whole blocks is computed again.
+    /// [place](InDw). The block that overhangs the vocabulary, if there is one, is computed again.
     InDw {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
@@ -144,9 +144,7 @@ impl Stored {
         }
         let streaming = Schedule::for_cache(head, cache);
         if Self::fits_in_dw(head, streaming.backward) {
-            // What is no whole chunk is computed again, which asks for small ones.
-            let chunk_columns = (streaming.chunk_columns / 2).max(streaming.backward.v);
-            let dx = streaming.dx;
+            let (chunk_columns, dx) = (streaming.chunk_columns, streaming.dx);
             let kept = Kept::InDw { chunk_columns, dx };
             return Some(Self::like(&streaming, kept));
         }
@@ -266,11 +264,10 @@ where
             ..
         } = self.forward;
         let blocks = self.stored.blocks;
-        let chunks = Chunks::of_columns(head, blocks, chunk_columns);
-        let [stored, others] = chunks.split_overhang();
+        let [equal, left, overhang] = Chunks::of_columns_once(head, blocks, chunk_columns);
         let gradients = Gradients::declare(program, head);
         let plan = self.stored.plan(Split::of_delta(dx));
-        let column_blocks = stored.count * stored.blocks;
+        let column_blocks = head.vocab / blocks.v;
         let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
         let of_exponentials = (in_dw == Some(InDw::Exponentials)).then(|| {
             let mut vector = |name, len| program.array(Role::Temporary, name, DType::F32, [len]);
@@ -280,29 +277,25 @@ where
                 vector("label_logit", head.tokens),
             ]
         });
-        let left = in_dw.map(|what| Left {
+        let stored = in_dw.map(|what| Left {
             store: Store::InDw(what, column_blocks),
             to: gradients.dw,
             of_exponentials,
         });
-        self.forward.add_storing(program, plan, left)?;
-        let pass = Streaming::declare(
-            program,
-            names,
-            head,
-            (blocks, dx),
-            inputs,
-            gradients,
-            chunks,
-        );
+        self.forward.add_storing(program, plan, stored)?;
+        let pass = Streaming::declare(program, names, head, (blocks, dx), inputs, gradients);
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
-        if let Some(in_dw) = in_dw {
+        let in_dw = in_dw.into_iter();
+        for (in_dw, chunks) in in_dw.flat_map(|what| [(what, equal), (what, left)]) {
+            if chunks.count == 0 {
+                continue;
+            }
             let delta = StoredDelta::new(
                 names.delta,
                 head,
                 blocks,
                 Cut::Columns(in_dw, plan.split),
-                stored,
+                chunks,
                 coefficients,
             )?;
             let delta = HeadKernel::StoredDelta(Box::new(delta));
@@ -311,13 +304,13 @@ where
                 .copied()
                 .chain(of_exponentials.into_iter().flatten());
             let operands = operands.chain([gradients.dw]).collect();
-            pass.add(program, stored, delta, operands)?;
+            pass.add(program, chunks, delta, operands)?;
         }
-        if others.count > 0 {
-            let delta = DeltaChunk::new(names.delta, head, plan, others, coefficients)?;
+        if overhang.count > 0 {
+            let delta = DeltaChunk::new(names.delta, head, plan, overhang, coefficients)?;
             let delta = HeadKernel::Delta(Box::new(delta));
             let operands = inputs.operands().chain(vectors).collect();
-            pass.add(program, others, delta, operands)?;
+            pass.add(program, overhang, delta, operands)?;
         }
         pass.finish(program)
     }
@@ -500,12 +493,26 @@ mod tests {
 
     #[test]
     fn whole_chunks_are_stored_in_dw() {
-        for (vocab, chunk_columns, counts) in [(96, 32, [3, 0]), (100, 32, [3, 1]), (5, 8, [0, 1])]
-        {
+        for (vocab, chunk_columns, counts) in [
+            (96, 32, [3, 0, 0]),
+            (100, 32, [3, 0, 1]),
+            (120, 32, [3, 1, 0]),
+            (123, 32, [3, 1, 1]),
+            (5, 8, [0, 0, 1]),
+        ] {
             let head = head([8, 16, vocab], DType::F32);
             let blocks = Blocks { b: 8, h: 16, v: 8 };
-            let chunks = Chunks::of_columns(&head, blocks, chunk_columns).split_overhang();
-            assert_eq!(chunks.map(|chunks| chunks.count), counts, "{vocab}");
+            let parts = Chunks::of_columns_once(&head, blocks, chunk_columns);
+            assert_eq!(parts.map(|chunks| chunks.count), counts, "{vocab}");
+            let mut next = 0;
+            for chunks in parts {
+                for c in 0..chunks.count as i64 {
+                    let at = |index: Affine<LoopCounter>| index.evaluate(&|LoopCounter| c);
+                    assert_eq!([at(chunks.first()), at(chunks.covered())], [next, 0]);
+                    next += chunks.blocks as i64;
+                }
+            }
+            assert_eq!(next, vocab.div_ceil(8) as i64);
         }
     }
 

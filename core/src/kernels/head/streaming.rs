@@ -17,13 +17,12 @@ pub(super) struct Streaming<'a> {
     dx_blocks: Option<DxBlocks>,
     inputs: HeadInputs,
     gradients: Gradients,
-    delta: ArrayId,
     /// Summed over chunks in f32; a gradient of that type can hold the sum itself.
     dx: ArrayId,
 }
 
 impl<'a> Streaming<'a> {
-    /// Declares the arrays of chunks like `chunks`.
+    /// Declares what the chunks share.
     pub(super) fn declare(
         program: &mut Program<HeadKernel>,
         names: Names,
@@ -31,10 +30,7 @@ impl<'a> Streaming<'a> {
         (blocks, dx_blocks): (Blocks, Option<DxBlocks>),
         inputs: HeadInputs,
         gradients: Gradients,
-        chunks: Chunks,
     ) -> Self {
-        let delta = ChunkArray::of_columns(head, blocks, chunks);
-        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
         let dx = match head.grad_dtype() {
             DType::F32 => gradients.dx,
             _ => {
@@ -49,12 +45,11 @@ impl<'a> Streaming<'a> {
             dx_blocks,
             inputs,
             gradients,
-            delta,
             dx,
         }
     }
 
-    /// Adds the loop over `chunks`, whose delta `make_delta` makes of `operands`.
+    /// Adds the loop over `chunks`, with an array for them, whose delta `make_delta` makes of `operands`.
     pub(super) fn add(
         &self,
         program: &mut Program<HeadKernel>,
@@ -64,7 +59,9 @@ impl<'a> Streaming<'a> {
     ) -> Result<(), HeadError> {
         let (names, head, blocks) = (self.names, self.head, self.blocks);
         let (first, covered) = (chunks.first(), chunks.covered());
-        let (delta, dx) = (self.delta, self.dx);
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
+        let dx = self.dx;
         let make_dx = HiddenGradient::new(names.dx, head, (blocks, self.dx_blocks), chunks)?;
         let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
         let mut body = alloc::vec![
