@@ -16,6 +16,13 @@ use crate::panels::Panels;
 use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_short_row};
 use crate::storage::Storage;
 
+/// Rows of an output that are computed before they are written: taking the lock of its array waits for all stores before it,
+/// those of the row before among them.
+const ROWS_AT_ONCE: usize = 8;
+
+/// Rows between the one that is read and the one that is asked for: one takes less time than memory does to answer.
+const ROWS_AHEAD: usize = 4;
+
 /// A buffer of a kernel, in one thread.
 #[derive(Debug)]
 pub(crate) enum Slot<'s, 'a> {
@@ -116,12 +123,12 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             match (values, layout.column_stride) {
                 (Values::F32(data), 1) => {
                     let len = inside.len();
-                    prefetch_short_row(data, layout.offset + layout.row_stride, len);
+                    prefetch_short_row(data, layout.offset + ROWS_AHEAD * layout.row_stride, len);
                     inside.copy_from_slice(&data[layout.offset..][..len]);
                 }
                 (Values::Bf16(data), 1) => {
                     let len = inside.len();
-                    prefetch_short_row(data, layout.offset + layout.row_stride, len);
+                    prefetch_short_row(data, layout.offset + ROWS_AHEAD * layout.row_stride, len);
                     self.simd.bf16_to_f32(inside, &data[layout.offset..][..len]);
                 }
                 (Values::F32(data), _) => strided(inside, &|i| data[i]),
@@ -142,17 +149,25 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
 
     /// Computes each row of `out` in strips: `compute(row, column, strip)`.
     pub(crate) fn write_rows(&self, out: &Tile<i64>, compute: impl Fn(usize, usize, &mut [f32])) {
-        let part = part(out);
-        let mut strip = [0.0_f32; STRIP];
-        for r in 0..part.rows {
-            for c in (0..part.columns).step_by(STRIP) {
-                let strip = &mut strip[..STRIP.min(part.columns - c)];
+        let whole = part(out);
+        let mut strips = vec![0.0_f32; whole.rows.min(ROWS_AT_ONCE) * whole.columns.min(STRIP)];
+        for first in (0..whole.rows).step_by(ROWS_AT_ONCE) {
+            for column in (0..whole.columns).step_by(STRIP) {
+                let part = Part {
+                    row: whole.row + first,
+                    rows: ROWS_AT_ONCE.min(whole.rows - first),
+                    column: whole.column + column,
+                    columns: STRIP.min(whole.columns - column),
+                };
+                let strips = &mut strips[..part.rows * part.columns];
                 // The tile is borrowed only after: it may be a leaf of what is computed.
-                compute(r, c, strip);
-                self.pieces_mut(out, r, c, strip.len(), |to, destination| {
-                    let (extent, strip) = ([1, strip.len()], Values::F32(strip));
-                    let (to, strip) = (Strided::row(to), Strided::row(strip));
-                    self.simd.convert(to, strip, extent, destination);
+                for (r, strip) in strips.chunks_exact_mut(part.columns).enumerate() {
+                    compute(first + r, column, strip);
+                }
+                self.overwrite(out.buffer, part, |to, rows, destination| {
+                    let (values, stride) = (Values::F32(strips), part.columns);
+                    let extent = [rows, part.columns];
+                    (self.simd).convert(to, Strided { values, stride }, extent, destination);
                 });
             }
         }
@@ -243,23 +258,30 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         len: usize,
         body: impl FnOnce(ValuesMut<'_>, Destination),
     ) {
-        let part = part(tile);
-        match &mut *self.slot(tile.buffer) {
-            Slot::Local(local) => {
-                let part = Part {
-                    row: part.row + row,
-                    rows: 1,
-                    column: part.column + column,
-                    columns: len,
-                };
-                if local.write_rows(&part, |rows, to| body(rows.values, to)) {
-                    self.mark_overwritten(tile.buffer, part.row);
-                }
-            }
-            _ => panic!(
-                "{} is not a tile of the kernel's own",
-                self.name(tile.buffer)
-            ),
+        let whole = part(tile);
+        let part = Part {
+            row: whole.row + row,
+            rows: 1,
+            column: whole.column + column,
+            columns: len,
+        };
+        self.overwrite(tile.buffer, part, |rows, _, to| body(rows.values, to));
+    }
+
+    /// Hands a part of a tile of the kernel's own to `body`, to overwrite, with the number of its rows: those beyond the
+    /// array may be left out.
+    fn overwrite(
+        &self,
+        tile: BufferId,
+        part: Part,
+        body: impl FnOnce(Strided<ValuesMut<'_>>, usize, Destination),
+    ) {
+        let Slot::Local(local) = &mut *self.slot(tile) else {
+            panic!("{} is not a tile of the kernel's own", self.name(tile));
+        };
+        let [rows, _] = local.inside(&part);
+        if rows > 0 && local.write_rows(&Part { rows, ..part }, |to, place| body(to, rows, place)) {
+            self.mark_overwritten(tile, part.row + rows - 1);
         }
     }
 

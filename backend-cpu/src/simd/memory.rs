@@ -111,7 +111,7 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     }
 }
 
-/// Asks for so many elements from `start` on, which may be beyond the end of `from`: the row that is read next. Of short rows
+/// Asks for so many elements from `start` on, which may be beyond the end of `from`: a row that is read soon. Of short rows
 /// that lie apart the prefetchers of a core learn too late; those longer than a page are left to them.
 #[inline(always)]
 pub(crate) fn prefetch_short_row<T>(from: &[T], start: usize, len: usize) {
