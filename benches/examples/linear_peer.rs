@@ -4,9 +4,10 @@
 //! linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS
 //! ```
 //!
-//! Each line of input is what to run: `forward`, `both` (both passes in one call, the gradients in new memory) or
+//! Each line of input is what to run: `peak`, `forward`, `both` (both passes in one call, the gradients in new memory) or
 //! `f32-delta` (the same with the gradient of the logits in f32, of bf16 inputs). The answer is the time in seconds and a number
-//! to check: the sum of the losses, or that of the sizes of the first row of `dx`. On Linux the line `memory` asks for two
+//! to check: the sum of the losses, or that of the sizes of the first row of `dx`. For `peak`, multiply-adds from registers on all
+//! threads, it is how many operations were done. On Linux the line `memory` asks for two
 //! numbers of bytes: the most that was resident since it was asked last, and what is now.
 
 use std::io::{BufRead, Write};
@@ -14,6 +15,7 @@ use std::time::Instant;
 
 use half::bf16;
 use tilecast::cpu::array::Data;
+use tilecast::cpu::simd::{Arithmetic, Simd, fma_peak};
 use tilecast::{Cotangents, Cpu, DType, Matrix, linear_ce};
 
 /// Repeatable values in -1/8 to 1/8 without pattern.
@@ -36,8 +38,29 @@ fn memory() -> std::io::Result<[u64; 2]> {
     Ok(["VmHWM:", "VmRSS:"].map(bytes))
 }
 
-fn serve<'a, T>([tokens, hidden, vocab]: [usize; 3], threads: usize, x: &'a [T], w: &'a [T])
-where
+/// Multiply-adds from registers, at the rate of products of such inputs, on so many threads at once: how many operations.
+fn peak(dtype: DType, threads: usize) -> u64 {
+    const ITERATIONS: u64 = 1 << 24;
+    let simd = Simd::detect();
+    let arithmetic = match dtype {
+        DType::Bf16 if simd.supports(Arithmetic::Bf16) => Arithmetic::Bf16,
+        _ => Arithmetic::F32,
+    };
+    std::thread::scope(|scope| {
+        let of_thread = || fma_peak(simd, arithmetic, ITERATIONS);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(of_thread)).collect();
+        let operations = threads.into_iter().map(|t| t.join().expect("no panic"));
+        operations.sum()
+    })
+}
+
+fn serve<'a, T>(
+    [tokens, hidden, vocab]: [usize; 3],
+    dtype: DType,
+    threads: usize,
+    x: &'a [T],
+    w: &'a [T],
+) where
     Data<'a>: From<&'a [T]>,
 {
     let labels: Vec<i32> = (0..tokens).map(|i| (i * 37 % vocab) as i32).collect();
@@ -56,7 +79,8 @@ where
             _ => loss.clone(),
         };
         let start = Instant::now();
-        let check: f32 = match what.as_str() {
+        let check = match what.as_str() {
+            "peak" => peak(dtype, threads) as f32,
             "forward" => loss.forward().expect("a valid problem").loss.iter().sum(),
             _ => {
                 let both = loss.forward_and_backward(Cotangents::ones());
@@ -84,8 +108,8 @@ fn main() {
     match dtype.as_str() {
         "bf16" => {
             let [x, w] = [x, w].map(|all| all.into_iter().map(bf16::from_f32).collect::<Vec<_>>());
-            serve(shape, number(threads), &x[..], &w[..]);
+            serve(shape, DType::Bf16, number(threads), &x[..], &w[..]);
         }
-        _ => serve(shape, number(threads), &x[..], &w[..]),
+        _ => serve(shape, DType::F32, number(threads), &x[..], &w[..]),
     }
 }

@@ -7,6 +7,7 @@
 
 All run with as many threads on the same numbers. The contenders are those of linear_torch.py and linear_jax.py; one that cannot run is
 named with the reason.
+`of peak` is useful work, 2BHV operations forward and 6BHV with backward, over the rate of multiply-adds from registers, measured in each round.
 `forward` is the losses alone, `both` losses and gradients of both operands in new memory. `f32-delta` is `both` with the
 gradient of the logits kept in f32; by default ours rounds it to bf16 for bf16 inputs, as PyTorch does. The results are compared as well,
 and that is all that --smoke is for: it runs once on small problems and says nothing about times. Exit code 1 if results
@@ -36,8 +37,9 @@ def compare(binary, shape, dtype, threads, rounds):
         peers = {name: programs[path] for name, path in PEERS.items() if runs_here(name, programs[path])}
         # PyTorch's chunks add the losses up in the type of the inputs.
         tolerances = dict.fromkeys(peers, TOLERANCE[dtype]) | {"chunks": 2 * TOLERANCE[dtype]}
-        print(header(peers))
+        print(header(peers, of_peak=True))
         gradients = ("both", "f32-delta") if dtype == "bf16" else ("both",)
+        product = 2 * tokens * hidden * vocab
         for whats in (("forward",), gradients):
             found = in_turn(
                 "linear-ce",
@@ -45,6 +47,8 @@ def compare(binary, shape, dtype, threads, rounds):
                 {name: (lambda name=name: peers[name].run(f"{name} {whats[0]}")) for name in peers},
                 rounds,
                 tolerances,
+                peak=lambda: peer.run("peak"),
+                operations={what: product if what == "forward" else 3 * product for what in whats},
             )
             counts = [sum(pair) for pair in zip(counts, found)]
     return counts

@@ -85,28 +85,37 @@ def words(rows, columns, seed):
     return numbers.reshape(rows, columns)
 
 
-def header(peers):
+def header(peers, of_peak=False):
     """What stands over the lines of `in_turn`."""
-    return f"{'':20} {'ours ms':>9}" + "".join(f" {name:>9} {'/ ours':>6}" for name in peers)
+    share = f" {'of peak':>7}" if of_peak else ""
+    return f"{'':20} {'ours ms':>9}{share}" + "".join(f" {name:>9} {'/ ours':>6}" for name in peers)
 
 
-def in_turn(title, ours, peers, rounds, tolerances):
+def in_turn(title, ours, peers, rounds, tolerances, peak=None, operations=None):
     """Prints a line for each of `ours`, by name; how many results agreed with those of the peers and how many did not.
 
     All are functions that return seconds and the number to check, which may differ from that of a peer by
     its part of `tolerances`, relative to its size. One run of each comes first: memory is touched, code compiled.
+
+    `peak` runs once a round and returns seconds and the operations done in them: then a column says how much of that rate the
+    useful `operations` of each of ours, by name, have reached.
     """
     runs = ours | peers
     checks = {name: body()[1] for name, body in runs.items()}
     seconds = {name: [] for name in runs}
+    rates = []
     for _ in range(rounds):
+        if peak:
+            duration, done = peak()
+            rates.append(done / duration)
         for name, body in runs.items():
             seconds[name].append(body()[0])
     times = {name: statistics.median(values) for name, values in seconds.items()}
     counts = [0, 0]
     for name in ours:
         beside = "".join(f" {times[peer] * 1e3:9.2f} {times[peer] / times[name]:6.2f}" for peer in peers)
-        print(f"{title:9} {name:10} {times[name] * 1e3:9.2f}{beside}", flush=True)
+        share = f" {operations[name] / times[name] / statistics.median(rates):7.2f}" if peak else ""
+        print(f"{title:9} {name:10} {times[name] * 1e3:9.2f}{share}{beside}", flush=True)
         for peer in peers:
             agrees = abs(checks[name] - checks[peer]) <= tolerances[peer] * max(abs(checks[peer]), 1e-3)
             counts[not agrees] += 1
