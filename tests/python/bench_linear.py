@@ -7,7 +7,7 @@
 
 All run with as many threads on the same numbers. The contenders are those of linear_torch.py and linear_jax.py; one that cannot run is
 named with the reason.
-`of peak` is useful work, 2BHV operations forward and 6BHV with backward, over the rate of multiply-adds from registers, measured in each round.
+`of peak` is useful work, 2BHV operations forward and 6BHV with backward, over the highest rate of multiply-adds from registers, measured in each round.
 `forward` is the losses alone, `both` losses and gradients of both operands in new memory. `f32-delta` is `both` with the
 gradient of the logits kept in f32; by default ours rounds it to bf16 for bf16 inputs, as PyTorch does. The results are compared as well,
 and that is all that --smoke is for: it runs once on small problems and says nothing about times. Exit code 1 if results

@@ -97,8 +97,8 @@ def in_turn(title, ours, peers, rounds, tolerances, peak=None, operations=None):
     All are functions that return seconds and the number to check, which may differ from that of a peer by
     its part of `tolerances`, relative to its size. One run of each comes first: memory is touched, code compiled.
 
-    `peak` runs once a round and returns seconds and the operations done in them: then a column says how much of that rate the
-    useful `operations` of each of ours, by name, have reached.
+    `peak` runs once a round and returns seconds and the operations done in them: then a column says how much of the highest such
+    rate the useful `operations` of each of ours, by name, have reached.
     """
     runs = ours | peers
     checks = {name: body()[1] for name, body in runs.items()}
@@ -114,7 +114,7 @@ def in_turn(title, ours, peers, rounds, tolerances, peak=None, operations=None):
     counts = [0, 0]
     for name in ours:
         beside = "".join(f" {times[peer] * 1e3:9.2f} {times[peer] / times[name]:6.2f}" for peer in peers)
-        share = f" {operations[name] / times[name] / statistics.median(rates):7.2f}" if peak else ""
+        share = f" {operations[name] / times[name] / max(rates):7.2f}" if peak else ""
         print(f"{title:9} {name:10} {times[name] * 1e3:9.2f}{share}{beside}", flush=True)
         for peer in peers:
             agrees = abs(checks[name] - checks[peer]) <= tolerances[peer] * max(abs(checks[peer]), 1e-3)
