@@ -76,6 +76,13 @@ impl Account {
         entry.dies = entry.dies.max(end);
     }
 
+    /// The group is written no sooner than `at`.
+    pub(crate) fn made_at(&mut self, entry: u32, at: f64) {
+        let entry = &mut self.entries[entry as usize];
+        entry.born = entry.born.max(at);
+        entry.dies = entry.dies.max(entry.born);
+    }
+
     /// When the last of these is read, as far as is known.
     pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
         (entries

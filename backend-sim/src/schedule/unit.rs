@@ -285,6 +285,11 @@ impl Machine {
         self.new_units()
     }
 
+    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program.
+    pub fn reduces_first(&self) -> bool {
+        self.target.generation != Generation::V4
+    }
+
     /// Registers that the parts of an f32 register take which is split for an exact product.
     pub fn split_registers(&self) -> f64 {
         match self.target.generation {

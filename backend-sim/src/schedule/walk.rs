@@ -25,6 +25,7 @@ mod memory;
 mod operations;
 mod repeats;
 mod scalars;
+mod transposes;
 mod turns;
 
 use known::Remembered;

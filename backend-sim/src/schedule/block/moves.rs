@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::super::timeline::Span;
 use super::super::unit::Unit;
-use super::super::vector::{Group, Vector};
+use super::super::vector::{Fetch, Group, Vector};
 use super::Block;
 
 /// Cycles from a vector operation to the next of a chain of them.
@@ -113,7 +113,7 @@ impl Block<'_> {
         span
     }
 
-    /// A transposition: every register enters a cross-lane unit, `packed` times, and every result is
+    /// A transposition: every register enters a cross-lane unit, `packed` times and none before `start`, and every result is
     /// popped from it.
     pub(crate) fn transpose(
         &mut self,
@@ -121,6 +121,7 @@ impl Block<'_> {
         rows: usize,
         columns: usize,
         packed: f64,
+        start: f64,
     ) -> Vector {
         let mut out = Vector::new(rows, columns, input.bits, 0.0);
         // Eight rows enter, one to a cycle; other operations may hold the unit longer.
@@ -133,7 +134,7 @@ impl Block<'_> {
             };
             let source_columns = from(group.row_range(), per, 128);
             let source_rows = from(group.column_range(), 128, per);
-            let ready = self.ready(input, source_rows, source_columns);
+            let ready = (self.ready(input, source_rows, source_columns)).max(start);
             let n = group.registers();
             let across = self.timeline.take(Unit::Xlu, ready, n * hold * packed);
             out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
@@ -148,6 +149,45 @@ impl Block<'_> {
         }
         self.hold_from_use(&mut out);
         out
+    }
+
+    /// When the cross-lane units have taken all so far, and `more` registers that will be reduced.
+    pub(crate) fn reduced(&self, more: usize) -> f64 {
+        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        let slots = self.timeline.taken(Unit::Xlu) + more as f64 * hold;
+        slots / self.machine.slots_per_cycle[Unit::Xlu as usize]
+    }
+
+    /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
+    pub(crate) fn last_read(&self, value: &Vector) -> f64 {
+        let entries = (0..value.ready.len()).filter_map(|group| self.entry(value, group));
+        self.account.dead(&entries.collect::<Vec<u32>>())
+    }
+
+    /// Rows of registers of a value are held until then.
+    pub(crate) fn held_until(&mut self, value: &Vector, rows: [usize; 2], until: f64) {
+        for entry in self.entries(value, rows) {
+            self.account.used(entry, until, until);
+        }
+    }
+
+    /// Rows of registers of a value are made no sooner than then.
+    pub(crate) fn made_at(&mut self, value: &Vector, rows: [usize; 2], at: f64) {
+        for entry in self.entries(value, rows) {
+            self.account.made_at(entry, at);
+        }
+    }
+
+    /// The entries of rows of registers of a value in the account of this block.
+    fn entries(&self, value: &Vector, [first, end]: [usize; 2]) -> Vec<u32> {
+        let columns = value.columns.groups();
+        let groups = value
+            .rows
+            .covering(first, end)
+            .flat_map(|r| (0..columns).map(move |c| r * columns + c));
+        groups
+            .filter_map(|group| self.entry(value, group))
+            .collect()
     }
 
     /// Registers through the cross-lane units, `xlu` operations and `valu` others for each result:
@@ -251,6 +291,17 @@ impl Block<'_> {
         }
         self.hold_part(&mut out, self.machine.temporaries);
         out
+    }
+
+    /// The same, loaded just before it is used.
+    pub(crate) fn load_late(&mut self, value: &Vector) -> Vector {
+        let fetch = Fetch {
+            ready: self.all_ready(value),
+            loads: 1.0,
+            valu: 0.0,
+        };
+        let (rows, columns) = (value.rows.registers, value.columns.registers);
+        Vector::new(rows, columns, value.bits, 0.0).in_memory(fetch)
     }
 
     /// `rows` and `columns` (first, number) of the registers of a value.

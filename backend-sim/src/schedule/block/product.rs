@@ -308,7 +308,7 @@ impl Block<'_> {
             }
             let per = 8 * 32 / lhs.bits as usize;
             let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
-            lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed);
+            lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
         }
         // Along the contraction, both at once, for the first columns of the result; then the others.
         let mut lhs = Operand::new(&lhs, false);

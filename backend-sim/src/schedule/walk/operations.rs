@@ -367,35 +367,10 @@ impl Walk<'_> {
         self.set(op, out);
     }
 
-    fn transpose(&mut self, op: Op, from: ir::Value, [rows, columns]: [usize; 2]) {
-        let value = self.vector(from);
-        let permutation = self
-            .module
-            .integers_attribute(op, "permutation")
-            .unwrap_or_default();
-        let n = permutation.len();
-        let minor = n >= 2 && permutation[n - 1] != n as i64 - 1;
-        let out = match minor {
-            true => self.block.transpose(&value, rows, columns, 1.0),
-            false => {
-                let out = Vector::new(rows, columns, value.bits, 0.0);
-                self.block.regroup(&value, out, 1.0, 1.0)
-            }
-        };
-        self.set(op, out);
-    }
-
     fn reduce(&mut self, op: Op, from: ir::Value) {
         let value = self.vector(from);
         let source = self.shape(from);
-        let dims = (self.module.integers_attribute(op, "reduction_dims"))
-            .or_else(|| self.module.integers_attribute(op, "dims"))
-            .or_else(|| {
-                self.module
-                    .integer_attribute(op, "dim")
-                    .map(|dim| vec![dim])
-            })
-            .unwrap_or_else(|| vec![source.len() as i64 - 1]);
+        let dims = self.reduced_dims(op, source);
         let rank = source.len() as i64;
         let mut out = (*value).clone();
         let [full_rows, full_columns] = Self::registers(source, value.bits);
@@ -429,6 +404,18 @@ impl Walk<'_> {
             out = self.block.reduce_rows(&out, kept.max(1));
         }
         self.reduced(op, out);
+    }
+
+    /// The dimensions of `source` that a reduction sums over.
+    pub(super) fn reduced_dims(&self, op: Op, source: &[i64]) -> Vec<i64> {
+        (self.module.integers_attribute(op, "reduction_dims"))
+            .or_else(|| self.module.integers_attribute(op, "dims"))
+            .or_else(|| {
+                self.module
+                    .integer_attribute(op, "dim")
+                    .map(|dim| vec![dim])
+            })
+            .unwrap_or_else(|| vec![source.len() as i64 - 1])
     }
 
     fn reduced(&mut self, op: Op, out: Vector) {

@@ -92,7 +92,7 @@ impl Walk<'_> {
     }
 
     /// What is scheduled relies on an operation that follows, that of this number in the rest of the block.
-    fn relied_on(&mut self, i: usize) {
+    pub(super) fn relied_on(&mut self, i: usize) {
         self.relied_on_until = self.relied_on_until.min(self.rest.len() - i);
     }
 

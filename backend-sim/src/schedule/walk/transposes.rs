@@ -1,0 +1,114 @@
+//! Transpositions, which follow the reductions of a block.
+//!
+//! Both are made by the cross-lane units. The compiler has all registers of a block that are reduced along lanes enter them before the
+//! first that is transposed, even where the reduction stands later in the program. What is transposed is computed no sooner than it
+//! enters: until then, what it is computed from waits in registers.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashSet;
+use tilecast_tpu::mosaic::{self as ir, Definition, Op};
+
+use super::super::vector::Vector;
+use super::Walk;
+
+impl Walk<'_> {
+    pub(super) fn transpose(&mut self, op: Op, from: ir::Value, [rows, columns]: [usize; 2]) {
+        let value = self.vector(from);
+        let permutation = (self.module.integers_attribute(op, "permutation")).unwrap_or_default();
+        let n = permutation.len();
+        let minor = n >= 2 && permutation[n - 1] != n as i64 - 1;
+        if !minor {
+            let out = Vector::new(rows, columns, value.bits, 0.0);
+            let out = self.block.regroup(&value, out, 1.0, 1.0);
+            self.set(op, out);
+            return;
+        }
+        let (whole, first) = self.sliced(from);
+        let value = match self.is_loaded(whole) {
+            true => Rc::new(self.block.load_late(&value)),
+            false => value,
+        };
+        let reduced = self.reduced_later();
+        let start = self.block.reduced(reduced);
+        let out = self.block.transpose(&value, rows, columns, 1.0, start);
+        let entered = self.block.last_read(&value);
+        self.waits(whole, [first, first + value.rows.registers], entered);
+        self.set(op, out);
+    }
+
+    /// Registers of memory that are reduced along lanes further on in the block.
+    fn reduced_later(&mut self) -> usize {
+        let mut registers = 0;
+        if !self.machine.reduces_first() {
+            return registers;
+        }
+        let mut last = None;
+        for (i, &op) in self.rest.iter().enumerate() {
+            if self.module.entry(op, 0).is_some() {
+                break;
+            }
+            if self.module.op_name(op) != "vector.multi_reduction" {
+                continue;
+            }
+            let from = self.module.operands(op)[0];
+            let shape = self.shape(from);
+            let along_lanes = (self.reduced_dims(op, shape)).contains(&(shape.len() as i64 - 1));
+            if along_lanes && self.is_loaded(from) {
+                registers += Self::registers(shape, self.bits(from))[0];
+                last = Some(i);
+            }
+        }
+        if let Some(i) = last {
+            self.relied_on(i);
+        }
+        registers
+    }
+
+    fn is_loaded(&self, value: ir::Value) -> bool {
+        matches!(self.module.definition(value), Definition::Result(op, _) if self.access(op).is_some())
+    }
+
+    /// The value that this one is rows of, and the first of its rows of registers.
+    fn sliced(&self, value: ir::Value) -> (ir::Value, usize) {
+        let Definition::Result(op, _) = self.module.definition(value) else {
+            return (value, 0);
+        };
+        if self.module.op_name(op) != "vector.extract_strided_slice" {
+            return (value, 0);
+        }
+        let offsets = self.module.integers_attribute(op, "offsets");
+        let row = offsets
+            .and_then(|offsets| Some(offsets.get(offsets.len().checked_sub(2)?)?.to_owned()));
+        let first = row.unwrap_or(0) * i64::from(self.bits(value)) / (8 * 32);
+        (
+            self.module.operands(op)[0],
+            usize::try_from(first).unwrap_or(0),
+        )
+    }
+
+    /// These rows of a value are made no sooner than then, one register after the other, and what they are made of waits.
+    fn waits(&mut self, value: ir::Value, rows: [usize; 2], until: f64) {
+        let mut seen = FxHashSet::default();
+        let mut next = vec![value];
+        while let Some(value) = next.pop() {
+            let Definition::Result(op, _) = self.module.definition(value) else {
+                continue;
+            };
+            if !seen.insert(value) || self.access(op).is_some() {
+                continue;
+            }
+            let vector = self.vector(value);
+            let name = self.module.op_name(op);
+            if ["arith.", "math."]
+                .iter()
+                .any(|dialect| name.starts_with(dialect))
+            {
+                self.block.made_at(&vector, rows, until);
+                next.extend(self.module.operands(op));
+            } else {
+                self.block.held_until(&vector, rows, until);
+            }
+        }
+    }
+}
