@@ -160,6 +160,10 @@ cases! {
     mean_over_weights: ragged().options(weight()).reduction(Reduction::Mean);
 
     delta_in_f32: ragged().bf16().options(delta_f32());
+    delta_in_bf16_beside_f32: ragged().options(Options {
+        delta_dtype: Some(DType::Bf16),
+        ..everything()
+    });
     delta_in_f32_with_everything: ragged().bf16().options(Options {
         delta_dtype: Some(DType::F32),
         ..everything()

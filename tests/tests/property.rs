@@ -165,7 +165,8 @@ fn case(size: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Cas
             let h = h.min(MOST_WORK / b).max(1);
             let v = v.min(MOST_WORK / (b * h)).max(1);
             let options = Options {
-                delta_dtype: (bf16 && seed % 2 == 0).then_some(DType::F32),
+                // The other type.
+                delta_dtype: (seed % 2 == 0).then_some(if bf16 { DType::F32 } else { DType::Bf16 }),
                 ..options
             };
             Case {

@@ -94,7 +94,7 @@ pub struct HeadOptions {
     pub soft_cap: Option<f32>,
     /// Type in which the streaming backward holds delta between its products; `None` is that of the
     /// inputs. In bf16 each element is rounded once (twice, if it is made of a stored [exponential](InDw)), and with it every
-    /// gradient a little more than its own type would.
+    /// gradient a little more than its own type would. On a TPU products of it with f32 inputs are of one pass, which rounds these.
     pub delta_dtype: Option<DType>,
 }
 
@@ -243,14 +243,16 @@ impl Head {
             let what = "x and w";
             return Err(HeadError::DType { what, dtype, hint });
         }
-        for (what, chosen) in [("gradients", grad_dtype), ("delta", options.delta_dtype)] {
-            if let Some(chosen) = chosen.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
-                return Err(HeadError::DType {
-                    what,
-                    dtype: chosen,
-                    hint: " (bf16 only for bf16 inputs)",
-                });
-            }
+        if let Some(chosen) = grad_dtype.filter(|&chosen| chosen != dtype && chosen != DType::F32) {
+            return Err(HeadError::DType {
+                what: "gradients",
+                dtype: chosen,
+                hint: " (bf16 only for bf16 inputs)",
+            });
+        }
+        if let Some(dtype) = options.delta_dtype.filter(|chosen| !chosen.is_float()) {
+            let what = "delta";
+            return Err(HeadError::DType { what, dtype, hint });
         }
         if let Some(value) = options.soft_cap
             && !(value > 0.0 && value.is_normal())
