@@ -63,7 +63,10 @@ def emit(tilecast, cell, passes, *more):
 
 def tuned(tilecast, cell, passes):
     """Options of `tilecast emit` for the first of `tilecast tune`."""
-    command = [tilecast, "tune", "linear-ce", "--target", cell.target, "--tokens", str(TOKENS), "--hidden", str(cell.hidden)]
+    figures = tpu_schedule.figures(tilecast, cell.target)
+    # Tokens of a chip, which its devices share.
+    tokens = TOKENS * (1 if figures["megacore"] else int(figures["tensorcores"]))
+    command = [tilecast, "tune", "linear-ce", "--target", cell.target, "--tokens", str(tokens), "--hidden", str(cell.hidden)]
     command += ["--vocab", str(cell.vocab), "--dtype", cell.dtype, "--pass", passes, "--f32-products", "rounded", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     best = json.loads(done.stdout)["best"] if done.returncode == 0 else None
