@@ -71,6 +71,8 @@ pub struct KernelTime {
     pub slots: [f64; Unit::COUNT],
     /// Cycles of the scalar code around steps.
     pub scalar_cycles: f64,
+    /// Operations of its code on registers.
+    pub operations: f64,
 }
 
 /// The kernel of `module` on `target` against `limit_bytes` of VMEM, or the target's default limit.
@@ -133,6 +135,7 @@ pub(crate) fn judge_on(
             estimate: pipeline.estimate(),
             slots: Unit::ALL.map(|unit| slots(&schedule, unit)),
             scalar_cycles: schedule.step_cycles(machine) * grid.steps() as f64,
+            operations: schedule.operations(machine),
         }),
         assumptions: assumptions(grid, &schedule, &pipeline),
     })

@@ -196,6 +196,8 @@ pub struct KernelReport {
     pub reason: Option<String>,
     /// How long it takes; `None` if it cannot run.
     pub prediction: Option<Prediction>,
+    /// Operations of its code on registers, by which the time to compile it grows; 0 if it has no schedule.
+    pub operations: f64,
     /// What was taken to be so.
     pub assumptions: Vec<String>,
 }
@@ -230,6 +232,7 @@ impl KernelReport {
             vmem: judged.vmem.clone(),
             reason,
             prediction: None,
+            operations: (judged.time.as_ref()).map_or(0.0, |time| time.operations),
             assumptions: judged.assumptions.clone(),
         }
     }

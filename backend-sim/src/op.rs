@@ -73,6 +73,9 @@ pub fn lazy(target: &Target, forward: Blocks) -> Option<Lazy> {
     })
 }
 
+/// Operations of a kernel, at most, that a search prefers: `docs/cost-model.md` has what the TPU compiler takes for how many.
+pub const MOST_OPERATIONS: f64 = 400_000.0;
+
 /// Why there is no report.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -119,6 +122,7 @@ pub struct Request<P = LinearCe> {
     raises_limit: bool,
     products: F32Products,
     structure: Structure,
+    most_operations: f64,
 }
 
 /// How a backward pass is cut.
@@ -181,6 +185,12 @@ impl<K: Kernel> PassReport<K> {
             .map(|kernel| kernel.vmem.used_bytes())
             .max()
             .unwrap_or(0)
+    }
+
+    /// Operations of the code of the largest kernel.
+    pub fn operations(&self) -> f64 {
+        let operations = self.kernels.iter().map(|kernel| kernel.operations);
+        operations.fold(0.0, f64::max)
     }
 
     /// The bounds of the kernels, one after the other; array operations count as `hbm`.
@@ -258,6 +268,7 @@ impl<P: Problem> Request<P> {
             raises_limit: false,
             products: F32Products::default(),
             structure: Structure::Overlapped,
+            most_operations: MOST_OPERATIONS,
         })
     }
 
@@ -271,6 +282,20 @@ impl<P: Problem> Request<P> {
     #[must_use]
     pub const fn structure(self, structure: Structure) -> Self {
         Self { structure, ..self }
+    }
+
+    /// The same with a search that puts passes with a kernel of more operations after all others.
+    #[must_use]
+    pub const fn most_operations(self, most_operations: f64) -> Self {
+        Self {
+            most_operations,
+            ..self
+        }
+    }
+
+    /// Operations of a kernel, at most, that a search prefers.
+    pub const fn operations_preferred(&self) -> f64 {
+        self.most_operations
     }
 
     /// The same with each kernel allowed the limit that it needs, [room](MARGIN_BYTES) for more spills than

@@ -129,6 +129,10 @@ pub struct Row<B = Blocks> {
     pub vmem_margin_bytes: i64,
     /// How likely it is that the least likely kernel fits VMEM.
     pub fit_probability: f64,
+    /// Operations of the code of the largest kernel.
+    pub operations: f64,
+    /// Whether these are no more than the request prefers.
+    pub compiles_soon: bool,
     /// The bounds of all kernels, one after the other.
     pub bounds: Bounds,
     /// For each pass, the name of the kernel that uses the most VMEM, and its ledger.
@@ -147,6 +151,8 @@ impl<B: PassBlocks> Row<B> {
         let used = passes.iter().map(|pass| pass.vmem_used_bytes());
         let vmem_used_bytes = used.max().unwrap_or(0);
         let vmem_limit_bytes = request.limit_for(vmem_used_bytes);
+        let operations = passes.iter().map(|pass| pass.operations());
+        let operations = operations.fold(0.0, f64::max);
         let ledgers = || {
             let kernels = passes.iter().flat_map(|pass| &pass.kernels);
             kernels.map(|kernel| &kernel.vmem)
@@ -165,15 +171,18 @@ impl<B: PassBlocks> Row<B> {
             fit_probability: (ledgers())
                 .map(|vmem| vmem.fit_probability_within(vmem_limit_bytes))
                 .fold(1.0, f64::min),
+            operations,
+            compiles_soon: operations <= request.operations_preferred(),
             bounds,
             ledgers: passes.iter().filter_map(largest).collect(),
         })
     }
 
-    /// Better rows first: what runs before what does not, then by time, then by memory.
+    /// Better rows first: what runs before what does not, of that what is compiled soon, then by time, then by memory.
     fn rank(&self, other: &Self) -> Ordering {
         let time = |row: &Self| row.report.total.map_or(f64::INFINITY, |total| total.time_s);
         (self.report.verdict.cmp(&other.report.verdict))
+            .then(other.compiles_soon.cmp(&self.compiles_soon))
             .then(time(self).total_cmp(&time(other)))
             .then(self.vmem_used_bytes.cmp(&other.vmem_used_bytes))
             .then(self.forward.cmp(&other.forward))
@@ -258,7 +267,12 @@ fn search<P: Problem>(
     mut progress: impl FnMut(),
 ) -> Result<Best<P::Blocks>, SimError> {
     let mut known = request.nothing_known();
+    // Of what comes before all that takes longer.
     let time = |passes: &[&PassReport<P::Kernel>]| -> Result<Option<f64>, SimError> {
+        let most = request.operations_preferred();
+        if passes.iter().any(|pass| pass.operations() > most) {
+            return Ok(None);
+        }
         Ok(request.total(passes)?.total.map(|total| total.time_s))
     };
     let programs: Result<Vec<_>, _> = (space.forward.iter())

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
-use tilecast::sim::op::{Request, Total};
+use tilecast::sim::op::{MOST_OPERATIONS, Request, Total};
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Best, Counts, Row, Space, best};
 use tilecast::sim::{Verdict, bytes_text};
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// VMEM a kernel may use, KiB [default: what it needs, with room for more register spills than predicted]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
+    /// Prefer kernels of at most so many operations on registers: what makes the time to compile them
+    #[arg(long, value_name = "N", default_value_t = MOST_OPERATIONS as u64, allow_negative_numbers = true)]
+    most_operations: u64,
     /// Rows of the table, per target
     #[arg(
         long,
@@ -126,7 +129,7 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     let problem = problem(&args.problem)?;
     let planned = (targets.into_iter())
         .map(|target| {
-            let request = request_of(problem, &args.problem, target, args.vmem_limit_kib)?;
+            let request = request_of(problem, &args.problem, target, args)?;
             let space = space(&args.problem.schedule, &request)?;
             Ok((request, space))
         })
@@ -151,15 +154,16 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     Ok(outcome(worst.unwrap_or(Verdict::Fits)))
 }
 
-/// A request for what `args` describe; without a limit, kernels may raise it.
+/// A request for what `described` describes; without a limit, kernels may raise it.
 fn request_of<P: Problem>(
     problem: P,
-    args: &ProblemArgs,
+    described: &ProblemArgs,
     target: &'static Target,
-    vmem_limit_kib: Option<u32>,
+    args: &Args,
 ) -> Result<Request<P>, CliError> {
-    let request = request(problem, args, target, vmem_limit_kib)?;
-    Ok(match vmem_limit_kib {
+    let request = request(problem, described, target, args.vmem_limit_kib)?;
+    let request = request.most_operations(args.most_operations as f64);
+    Ok(match args.vmem_limit_kib {
         Some(_) => request,
         None => request.raising_limit(),
     })
@@ -180,6 +184,7 @@ fn at_default_limit<P: Problem<Blocks: OfSizes>>(
         return Ok(None);
     }
     let request = request(*tuned.request.problem(), &args.problem, target, None)?;
+    let request = request.most_operations(args.most_operations as f64);
     let found = best(
         &request,
         &space(&args.problem.schedule, &request)?,
@@ -306,7 +311,10 @@ fn document<P: Problem>(op: Op, tuned: &[Tuned<P>]) -> Value {
     let time = |row: &Row<P::Blocks>| row.report.total.map_or(f64::INFINITY, |total| total.time_s);
     rows.sort_by(|(_, a), (_, b)| {
         let verdicts = a.report.verdict.cmp(&b.report.verdict);
-        verdicts.then(time(a).total_cmp(&time(b)))
+        let compiled_soon = b.compiles_soon.cmp(&a.compiles_soon);
+        verdicts
+            .then(compiled_soon)
+            .then(time(a).total_cmp(&time(b)))
     });
     let Counts {
         tried,
@@ -361,6 +369,7 @@ fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
         "margin_bytes": row.vmem_margin_bytes,
         "fit_probability": row.fit_probability,
         "hbm_used_bytes": row.report.hbm.used_bytes,
+        "operations": row.operations,
         "bottleneck": total.map(|_| row.bounds.binding().0),
     })
 }
@@ -386,6 +395,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "vmem_used_bytes",
         "vmem_limit_bytes",
         "hbm_used_bytes",
+        "operations",
         "bottleneck",
     ])?;
     for Tuned { request, rows, .. } in tuned {
@@ -431,6 +441,7 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
         row.vmem_used_bytes.to_string(),
         row.vmem_limit_bytes.to_string(),
         row.report.hbm.used_bytes.to_string(),
+        row.operations.to_string(),
         empty_or(total.map(|_| row.bounds.binding().0.into())),
     ]);
     record

@@ -172,6 +172,24 @@ impl KernelSchedule {
         (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
     }
 
+    /// Operations of the code on registers: slots of all units, of the matrix units a row of registers each. A block that steps
+    /// of several kinds run counts once.
+    pub fn operations(&self, machine: &Machine) -> f64 {
+        let regions = self.kinds.iter().flat_map(|kind| &kind.schedule.regions);
+        let mut blocks: Vec<&Region> = regions.collect();
+        blocks.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
+        blocks.dedup_by(|a, b| a.cycles == b.cycles && a.slots == b.slots);
+        let cycles = [
+            machine.target.vmatmul_bf16_cycles.value as f64,
+            machine.target.matpush_bf16_cycles.value as f64,
+        ];
+        let operations = |block: &Region| {
+            let [mxu, push, others @ ..] = block.slots;
+            mxu / cycles[0] + push / cycles[1] + others.iter().sum::<f64>()
+        };
+        blocks.into_iter().map(operations).sum()
+    }
+
     /// Most registers that hold values at once.
     pub fn registers(&self) -> f64 {
         (self.kinds.iter().flat_map(|kind| &kind.schedule.regions))

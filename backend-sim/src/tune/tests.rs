@@ -113,7 +113,8 @@ fn the_nearest_fit_halves_columns_first() {
 fn the_best_are_those_of_the_whole_search() {
     let mut left_out = 0;
     for target in ["v5e", "v5p", "v7x"] {
-        for request in [request(target), request(target).raising_limit()] {
+        let few = request(target).most_operations(20_000.0);
+        for request in [request(target), request(target).raising_limit(), few] {
             let space = both(&request);
             let rows = tune(&request, &space, || ()).unwrap();
             for top in [1, 10] {
@@ -127,6 +128,26 @@ fn the_best_are_those_of_the_whole_search() {
         }
     }
     assert!(left_out > 0);
+}
+
+#[test]
+fn what_is_compiled_soon_comes_first() {
+    let request = request("v5e").raising_limit();
+    let first = |most: f64| {
+        let request = request.most_operations(most);
+        let mut rows = tune(&request, &both(&request), || ()).unwrap();
+        let fits = rows.partition_point(|row| row.report.verdict == Verdict::Fits);
+        assert!(rows[..fits].is_sorted_by_key(|row| !row.compiles_soon));
+        rows.swap_remove(0)
+    };
+    let any = first(f64::INFINITY);
+    let most = any.operations * 0.9;
+    let soon = first(most);
+    assert!(any.operations > most && soon.operations <= most);
+    let time_s = |row: &Row| row.report.total.unwrap().time_s;
+    assert!(time_s(&soon) > time_s(&any));
+    // Where nothing is, time decides as ever.
+    assert_eq!(time_s(&first(1.0)), time_s(&any));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::Row;
 use tilecast::sim::{Verdict, bytes_text};
 
-use super::super::report::{fit_text, row_text, time_text};
+use super::super::report::{count_text, fit_text, row_text, time_text};
 use super::Tuned;
 
 /// Times nearer than the cycles of two schedules are predicted are a tie.
@@ -17,6 +17,7 @@ pub(super) fn sentences(tuned: &Tuned<impl Problem>) -> Vec<String> {
         second(&tuned.rows),
         open_verdict(&tuned.rows),
         default_limit(tuned),
+        slow_to_compile(tuned),
         smaller(&tuned.rows),
         larger(&tuned.rows),
     ]
@@ -33,9 +34,8 @@ fn slower_percent<B>(first: &Row<B>, row: &Row<B>) -> Option<f64> {
 
 /// The units that speak for the first of two, and for the second.
 fn second(rows: &[Row<impl PassBlocks>]) -> Option<String> {
-    let [first, second, ..] = rows else {
-        return None;
-    };
+    let (first, others) = rows.split_first()?;
+    let second = (others.iter()).find(|row| row.compiles_soon == first.compiles_soon)?;
     let slower = slower_percent(first, second)?;
     let named = first.bounds.named().into_iter().zip(second.bounds.named());
     let mut bounds: Vec<(&str, f64, f64)> = named
@@ -127,6 +127,25 @@ fn default_limit(tuned: &Tuned<impl Problem>) -> Option<String> {
         ),
         None => format!("Nothing fits within the default limit of {limit}."),
     })
+}
+
+/// What is faster than the first, but of more operations than preferred; or that the first is itself.
+fn slow_to_compile(tuned: &Tuned<impl Problem>) -> Option<String> {
+    let first = (tuned.rows.first()).filter(|row| row.report.total.is_some())?;
+    let most = count_text(tuned.request.operations_preferred());
+    if !first.compiles_soon {
+        let operations = count_text(first.operations);
+        return Some(format!(
+            "The first has a kernel of {operations} operations, more than {most}: the compiler may take long for it."
+        ));
+    }
+    let faster = (tuned.rows.iter()).find(|row| !row.compiles_soon)?;
+    let percent = slower_percent(faster, first).filter(|&percent| percent > 0.0)?;
+    Some(format!(
+        "Faster, but of {} operations, more than {most}, for which the compiler may take long (--most-operations): {}, by {percent:.2} %.",
+        count_text(faster.operations),
+        row_text(faster),
+    ))
 }
 
 /// The best pair that leaves a quarter of the memory of the first. The passes share no VMEM: each is

@@ -29,7 +29,7 @@ pub(super) fn run<P: Problem<Blocks: OfSizes>>(
             ..args.problem.clone()
         };
         for &target in targets {
-            let request = request_of(problem(&of_model)?, &of_model, target, args.vmem_limit_kib)?;
+            let request = request_of(problem(&of_model)?, &of_model, target, args)?;
             let space = space(&of_model.schedule, &request)?;
             let best = best(&request, &space, 1, || ()).map_err(CliError::invalid)?;
             found.push((name(path), Tuned::new(request, best)));

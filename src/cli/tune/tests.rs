@@ -22,7 +22,7 @@ fn tuned(line: &str) -> Vec<Tuned> {
             args.problem.problem().unwrap(),
             &args.problem,
             target,
-            args.vmem_limit_kib,
+            &args,
         )
         .unwrap();
         let space = space(&args.problem.schedule, &request).unwrap();
@@ -84,6 +84,7 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "margin_bytes",
                 "fit_probability",
                 "hbm_used_bytes",
+                "operations",
                 "bottleneck",
             ]
         );
@@ -175,6 +176,19 @@ fn the_default_limit_is_compared_with_a_raised_one() {
         |sentence: &&String| sentence.starts_with("Within the default limit of 16.00 MiB");
     let sentence = (sentences.iter().find(is_wanted)).unwrap_or_else(|| panic!("{sentences:#?}"));
     assert!(sentence.contains(&row_text(row)), "{sentence}");
+}
+
+#[test]
+fn what_takes_long_to_compile_is_named() {
+    let line = "linear-ce --target v5e --tokens 4096 --hidden 512 --vocab 32768 --pass forward";
+    let says = |most: u64, what: &str| {
+        let tuned = tuned(&format!("{line} --most-operations {most}")).remove(0);
+        let sentences = explain::sentences(&tuned);
+        (sentences.iter()).any(|sentence| sentence.starts_with(what))
+    };
+    assert!(says(50_000, "Faster, but of "));
+    assert!(says(1, "The first has a kernel of "));
+    assert!(!says(u64::MAX, "Faster, but of "));
 }
 
 #[test]
