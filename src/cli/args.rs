@@ -253,8 +253,7 @@ pub(crate) struct LossArgs {
     /// Type of the gradients [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) grad_dtype: Option<DType>,
-    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs; bf16 where
-    /// products round f32 operands, and it with them]
+    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) delta_dtype: Option<DType>,
 }
@@ -376,10 +375,7 @@ impl ProblemArgs {
         let config = self.config()?;
         let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
         let vocab = size(self.vocab, config.as_ref(), "--vocab", "vocab_size")?;
-        let options = Options {
-            delta_dtype: self.delta_dtype(),
-            ..self.loss.options(self.bias, self.weight)
-        };
+        let options = self.loss.options(self.bias, self.weight);
         Ok(LinearCe::new(
             self.tokens,
             hidden,
@@ -407,12 +403,6 @@ impl ProblemArgs {
         self.logits.problem(op, &self.loss, logits)
     }
 
-    /// Type of delta. Products that round f32 operands would round it each time.
-    fn delta_dtype(&self) -> Option<DType> {
-        let rounded = self.dtype == DType::F32 && self.f32_products == ProductsArg::Rounded;
-        (self.loss.delta_dtype).or(rounded.then_some(DType::Bf16))
-    }
-
     /// An op on the logits of a head.
     ///
     /// # Errors
@@ -420,10 +410,7 @@ impl ProblemArgs {
     pub(crate) fn linear(&self, op: Op) -> Result<LinearOp, CliError> {
         let config = self.config()?;
         let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
-        let head = HeadOptions {
-            delta_dtype: self.delta_dtype(),
-            ..self.loss.head(self.bias)
-        };
+        let head = self.loss.head(self.bias);
         Ok(LinearOp::new(self.on_logits(op)?, hidden, head)?)
     }
 
