@@ -394,8 +394,9 @@ impl<'a> LinearCe<'a> {
     /// Loss, logsumexp and gradients in one call, where the cotangents do not depend on the loss. The logits then need not be
     /// computed again. In f32 they are stored: where `dw` will be, if that has as many rows as there are tokens, else those of
     /// a chunk of tokens, in at most 48 MiB per thread with everything else that is beyond inputs and outputs. In bf16 with a
-    /// [delta](LinearCe::delta_dtype) in bf16 and no soft cap their exponentials are, in `dw`. Otherwise, and where a chunk
-    /// is too few tokens to pay, the passes are those of [`LinearCe::forward`] and [`LinearCe::backward`].
+    /// [delta](LinearCe::delta_dtype) in bf16 and no soft cap their exponentials are, in `dw`. Where a chunk is too few tokens
+    /// to pay, and in bf16 with more tokens than `H`, those are stored that `dw` has rows for, if that is an eighth of them.
+    /// Otherwise the passes are those of [`LinearCe::forward`] and [`LinearCe::backward`].
     ///
     /// # Errors
     /// As for [`LinearCe::forward`].

@@ -26,10 +26,10 @@ TOLERANCE = {"f32": 1e-4, "bf16": 2e-2}
 SMOKE = [(48, 40, 500), (48, 40, 640)]
 
 
-def compare(binary, shape, dtype, threads, rounds):
+def compare(binary, shape, dtype, threads, rounds, calls):
     """Prints the table of one problem; how many results agreed and how many did not."""
     tokens, hidden, vocab = shape
-    print(f"B={tokens} H={hidden} V={vocab} {dtype}, {threads} thread(s), medians of {rounds}")
+    print(f"B={tokens} H={hidden} V={vocab} {dtype}, {threads} thread(s), medians of {rounds}, each of the fastest of {calls}")
     counts = [0, 0]
     with contextlib.ExitStack() as stack:
         peer = stack.enter_context(Peer(binary, *shape, dtype, threads))
@@ -48,6 +48,7 @@ def compare(binary, shape, dtype, threads, rounds):
                 rounds,
                 tolerances,
                 peak=lambda: peer.run("peak"),
+                calls=calls,
                 operations={what: product if what == "forward" else 3 * product for what in whats},
             )
             counts = [sum(pair) for pair in zip(counts, found)]
@@ -61,13 +62,14 @@ def main():
     parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=3, help="in a row, of which the fastest counts")
     parser.add_argument("--smoke", action="store_true", help="one round on small problems, both types")
     args = parser.parse_args()
     if args.smoke:
-        results = [compare(args.peer, shape, dtype, 1, 1) for dtype in TOLERANCE for shape in SMOKE]
+        results = [compare(args.peer, shape, dtype, 1, 1, 1) for dtype in TOLERANCE for shape in SMOKE]
     else:
         shapes = [tuple(args.shape)] if args.shape else SHAPES
-        results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds) for shape in shapes]
+        results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds, args.calls) for shape in shapes]
     passed, failed = (sum(counts) for counts in zip(*results))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

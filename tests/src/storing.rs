@@ -73,7 +73,7 @@ impl<B: Stores> Backend for Storing<B> {
     fn skips(&self, case: &Case) -> Option<&'static str> {
         let fits = || -> Result<bool, String> {
             let blocks = self.stored(case)?.blocks;
-            Ok(Stored::fits_in_dw(case.problem().head(), blocks))
+            Ok(Stored::row_blocks_in_dw(case.problem().head(), blocks) > 0)
         };
         self.on.skips(case).or_else(|| {
             let has_no_place = self.in_dw && fits() != Ok(true);

@@ -92,7 +92,7 @@ fn run_on_cpu(
             let in_dw = ("stored in dw", in_dw, &of_dw);
             let ways = [
                 Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
-                Stored::fits_in_dw(head, schedule.backward).then_some(in_dw),
+                (Stored::row_blocks_in_dw(head, schedule.backward) > 0).then_some(in_dw),
             ];
             for (name, kept, tolerance) in ways.into_iter().flatten() {
                 let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;

@@ -53,7 +53,11 @@ impl ChunkArray {
     }
 
     /// The window onto it at a block.
-    pub(super) fn window(self, rows: AxisId, columns: impl Into<BlockIndex>) -> Blocked {
+    pub(super) fn window(
+        self,
+        rows: impl Into<BlockIndex>,
+        columns: impl Into<BlockIndex>,
+    ) -> Blocked {
         let index = [rows.into(), columns.into()];
         Blocked::new(self.dtype, self.dims, self.block, index)
     }

@@ -8,8 +8,8 @@ use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
 use crate::ops::{Delta, OneHot, TileOps};
-use crate::program::Kernel;
-use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
+use crate::program::{Kernel, LoopCounter};
+use crate::spec::{Affine, AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{RowsRef, ScalarsRef, Span, TileRef};
 
 /// The coefficients of delta, per row.
@@ -55,14 +55,76 @@ impl Coefficients {
     }
 }
 
+/// The row blocks of a chunk of columns that one kernel makes delta of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RowPart {
+    /// All.
+    All,
+    /// So many, where another kernel makes the rest.
+    Blocks {
+        /// The kernel's second scalar operand.
+        first: usize,
+        count: usize,
+    },
+}
+
+impl RowPart {
+    /// The two parts with so many row blocks in the first, or all in one.
+    pub(super) fn split_at(head: &Head, blocks: Blocks, first: usize) -> (Self, Option<Self>) {
+        let all = head.tokens.div_ceil(blocks.b);
+        if first >= all {
+            return (Self::All, None);
+        }
+        let part = |first, count| Self::Blocks { first, count };
+        (part(0, first), Some(part(first, all - first)))
+    }
+
+    fn count(self, head: &Head, blocks: Blocks) -> usize {
+        match self {
+            Self::All => head.tokens.div_ceil(blocks.b),
+            Self::Blocks { count, .. } => count,
+        }
+    }
+
+    /// Declares the scalar operands: the first column block, and of a part the first row block.
+    fn declare(self, spec: &mut SpecBuilder) -> ScalarsRef {
+        spec.scalars("chunk", if self == Self::All { 1 } else { 2 })
+    }
+
+    /// The block of the array at a step.
+    fn block(self, rows: AxisId, chunk: ScalarsRef) -> BlockIndex {
+        match self {
+            Self::All => rows.into(),
+            Self::Blocks { .. } => BlockIndex::from(rows) + chunk.at(1),
+        }
+    }
+
+    /// The same in the body of a kernel.
+    fn program_id<T: TileOps>(self, t: &T, rows: AxisId, chunk: ScalarsRef) -> T::Index {
+        match self {
+            Self::All => t.program_id(rows),
+            Self::Blocks { .. } => t.program_id(rows) + t.scalar(chunk, 1),
+        }
+    }
+
+    /// What a launch passes behind the first column block.
+    pub(super) fn scalar(self) -> Option<Affine<LoopCounter>> {
+        match self {
+            Self::All => None,
+            Self::Blocks { first, .. } => Some(Affine::Constant(first as i64)),
+        }
+    }
+}
+
 /// Writes the delta of one chunk of columns. Grid `(rows, columns of the chunk, hidden)`; the
-/// scalar operand is the chunk's first column block. The chunk array covers whole blocks; its
-/// overhang is 0, so that products over it need no mask on this side.
+/// scalar operands are the chunk's first column block and, if it is of a part of the rows, the first row block. The chunk array
+/// covers whole blocks; its overhang is 0, so that products over it need no mask on this side.
 #[derive(Clone, Debug)]
 pub struct DeltaChunk {
     spec: KernelSpec,
     blocks: Blocks,
     split: Split,
+    part: RowPart,
     rows: AxisId,
     columns: AxisId,
     hidden: AxisId,
@@ -82,6 +144,7 @@ impl DeltaChunk {
         name: &'static str,
         head: &Head,
         plan: Plan,
+        part: RowPart,
         chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
@@ -92,25 +155,27 @@ impl DeltaChunk {
             ..
         } = plan;
         let mut spec = SpecBuilder::new(name);
-        let row_blocks = head.tokens.div_ceil(blocks.b);
-        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
+        let rows = spec.axis("rows", part.count(head, blocks), Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, split.of_columns());
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
-        let chunk = spec.scalars("chunk", 1);
+        let chunk = part.declare(&mut spec);
+        let row_block = part.block(rows, chunk);
         let position = Position {
-            rows: rows.into(),
+            rows: row_block.clone(),
             columns: BlockIndex::from(columns) + chunk.at(0),
             hidden,
         };
         let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
-        let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, rows.into()));
+        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block.clone());
+        let coefficients = coefficients(per_row);
         let chunk_array = ChunkArray::of_columns(head, blocks, chunks);
-        let out = spec.output_tile("delta", chunk_array.window(rows, columns));
+        let out = spec.output_tile("delta", chunk_array.window(row_block, columns));
         Ok(Self {
             spec: spec.build()?,
             blocks,
             split,
+            part,
             rows,
             columns,
             hidden,
@@ -146,15 +211,16 @@ impl Kernel for DeltaChunk {
         });
         if self.logits.ragged_rows() {
             t.when(t.is_last(self.hidden), || {
-                let left = self.logits.rows_left(t, t.program_id(self.rows));
+                let row = self.part.program_id(t, self.rows, self.chunk);
+                let left = self.logits.rows_left(t, row);
                 t.mask_rows(self.out, left, 0.0);
             });
         }
     }
 }
 
-/// Makes delta of the stored logits of one chunk. Grid `(rows, columns)` of the chunk; the scalar operand is its first block
-/// along the dimension that is cut into chunks.
+/// Makes delta of the stored logits of one chunk. Grid `(rows, columns)` of the chunk; the scalar operands are its first block
+/// along the dimension that is cut into chunks and, if it is of a part of the rows, the first row block.
 #[derive(Clone, Debug)]
 pub struct StoredDelta {
     spec: KernelSpec,
@@ -176,8 +242,8 @@ pub struct StoredDelta {
 pub(super) enum Cut {
     /// Rows, whose logits become delta in place.
     Rows,
-    /// Columns, whose logits or their exponentials, whole blocks of them, are in `dw`.
-    Columns(InDw, Split),
+    /// Columns, whose logits or their exponentials, whole blocks of them, are in `dw`, of these rows.
+    Columns(InDw, Split, RowPart),
 }
 
 impl Cut {
@@ -185,7 +251,7 @@ impl Cut {
     const fn split(self) -> Split {
         match self {
             Self::Rows => Split::Rows,
-            Self::Columns(_, split) => split,
+            Self::Columns(_, split, _) => split,
         }
     }
 }
@@ -208,18 +274,24 @@ impl StoredDelta {
         let mut spec = SpecBuilder::new(name);
         let [row_blocks, column_blocks] = match cut {
             Cut::Rows => [chunks.blocks, head.vocab.div_ceil(blocks.v)],
-            Cut::Columns(..) => [head.tokens.div_ceil(blocks.b), chunks.blocks],
+            Cut::Columns(.., part) => [part.count(head, blocks), chunks.blocks],
         };
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", column_blocks, cut.split().of_columns());
-        let chunk = spec.scalars("chunk", 1);
+        let chunk = match cut {
+            Cut::Rows => spec.scalars("chunk", 1),
+            Cut::Columns(.., part) => part.declare(&mut spec),
+        };
         let [row_block, column_block]: [BlockIndex; 2] = match cut {
             Cut::Rows => [BlockIndex::from(rows) + chunk.at(0), columns.into()],
-            Cut::Columns(..) => [rows.into(), BlockIndex::from(columns) + chunk.at(0)],
+            Cut::Columns(.., part) => [
+                part.block(rows, chunk),
+                BlockIndex::from(columns) + chunk.at(0),
+            ],
         };
-        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block);
+        let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block.clone());
         let coefficients = coefficients(per_row);
-        let exponentials = matches!(cut, Cut::Columns(InDw::Exponentials, _))
+        let exponentials = matches!(cut, Cut::Columns(InDw::Exponentials, ..))
             .then(|| FromExponentials::declare(per_row, head, blocks, column_block.clone()));
         let [logits, delta] = match cut {
             Cut::Rows => {
@@ -227,8 +299,9 @@ impl StoredDelta {
                 updated_array(&mut spec, ["logits", "delta"], stored)
             }
             Cut::Columns(..) => {
-                let logits = ChunkArray::in_dw(head, blocks).window(rows, column_block);
-                let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+                let logits =
+                    ChunkArray::in_dw(head, blocks).window(row_block.clone(), column_block);
+                let delta = ChunkArray::of_columns(head, blocks, chunks).window(row_block, columns);
                 let logits = spec.input_tile("logits", logits.masked());
                 [logits, spec.output_tile("delta", delta)]
             }
@@ -267,11 +340,14 @@ impl Kernel for StoredDelta {
         }
         let (tokens, vocab) = (self.head.tokens, self.head.vocab);
         let Blocks { b, v, .. } = self.blocks;
-        let (row, column) = (t.program_id(self.rows), t.program_id(self.columns));
+        let column = t.program_id(self.columns);
         let first = t.scalar(self.chunk, 0);
         let (row, column) = match self.cut {
-            Cut::Rows => (row + first, column),
-            Cut::Columns(..) => (row, column + first),
+            Cut::Rows => (t.program_id(self.rows) + first, column),
+            Cut::Columns(.., part) => {
+                let row = part.program_id(t, self.rows, self.chunk);
+                (row, column + first)
+            }
         };
         let first_column = column * v as i64;
         let coefficients = &self.coefficients;

@@ -68,11 +68,11 @@ struct LazyFold {
 pub(super) enum Store {
     /// All of a chunk of rows, in an array of their own.
     Rows(Chunks),
-    /// Those of all rows and so many column blocks, or their exponentials, in `dw`.
-    InDw(InDw, usize),
+    /// Those of so many row blocks and column blocks, or their exponentials, in `dw`.
+    InDw(InDw, [usize; 2]),
 }
 
-/// What is left of a block, where, and of how many column blocks.
+/// What is left of a block, where, and of how many row blocks and column blocks of the grid.
 #[derive(Clone, Copy, Debug)]
 struct StoredLogits {
     exponentials: Option<Exponentials>,
@@ -80,7 +80,7 @@ struct StoredLogits {
     copied: SemaphoreRef,
     /// In how many parts the rows of a block are left.
     per_block: usize,
-    column_blocks: usize,
+    grid: [usize; 2],
 }
 
 /// What is kept of each row, and what is written once all its columns have been seen.
@@ -193,14 +193,14 @@ impl Forward {
             _ => blocks.b,
         };
         let stored = store.map(|store| {
-            let (array, in_dw, column_blocks) = match store {
+            let (array, in_dw, grid) = match store {
                 Store::Rows(chunks) => {
-                    let array = ChunkArray::of_rows(head, blocks, chunks);
-                    (array.by_copy(rows_stored), InDw::Logits, column_blocks)
+                    let array = ChunkArray::of_rows(head, blocks, chunks).by_copy(rows_stored);
+                    (array, InDw::Logits, [row_blocks, column_blocks])
                 }
-                Store::InDw(what, column_blocks) => {
-                    let array = ChunkArray::in_dw(head, blocks);
-                    (array.by_copy(rows_stored).masked(), what, column_blocks)
+                Store::InDw(what, stored) => {
+                    let array = ChunkArray::in_dw(head, blocks).by_copy(rows_stored);
+                    (array.masked(), what, stored)
                 }
             };
             let to = spec.hbm("stored", array);
@@ -211,7 +211,7 @@ impl Forward {
                 to,
                 per_block: blocks.b / rows_stored,
                 copied: spec.semaphore("stored_copied"),
-                column_blocks,
+                grid,
             }
         });
         let per_row = PerRow::new(&mut spec, head, blocks.b, row_block);
@@ -244,19 +244,22 @@ impl Forward {
         })
     }
 
+    /// Whether something is left of the block.
+    fn is_left<T: TileOps>(&self, t: &T, stored: &StoredLogits) -> T::Condition {
+        let [row_blocks, column_blocks] = stored.grid.map(|blocks| t.index(blocks as i64));
+        t.and(
+            t.less_than(t.program_id(self.rows), row_blocks),
+            t.less_than(t.program_id(self.columns), column_blocks),
+        )
+    }
+
     /// Stores part `number` of the block.
     fn store<T: TileOps>(&self, t: &T, stored: &StoredLogits, number: T::Index) {
-        let column = t.program_id(self.columns);
         let part = t.program_id(self.rows) * stored.per_block as i64 + number;
-        t.when(
-            t.less_than(column, t.index(stored.column_blocks as i64)),
-            || {
-                let to = stored.to.block([part, column]);
-                let from = (stored.exponentials).map_or(self.logits.values, |made| made.values);
-                t.start_copy(Direction::Store, to, from, stored.copied);
-                t.wait(Direction::Store, to, from, stored.copied);
-            },
-        );
+        let to = stored.to.block([part, t.program_id(self.columns)]);
+        let from = (stored.exponentials).map_or(self.logits.values, |made| made.values);
+        t.start_copy(Direction::Store, to, from, stored.copied);
+        t.wait(Direction::Store, to, from, stored.copied);
     }
 
     /// The fold of a part of the block.
@@ -282,13 +285,15 @@ impl Forward {
         let fold = self.part(part, labels, first_column);
         self.ending.statistics.fold(t, fold);
         let Some(stored) = &self.stored else { return };
-        if let Some(exponentials) = stored.exponentials {
-            let out = exponentials.values.rows(part.logits.rows);
-            exponentials.make(t, &self.ending, [out, part.logits], part.rows);
-        }
-        if stored.per_block > 1 {
-            self.store(t, stored, part.number);
-        }
+        t.when(self.is_left(t, stored), || {
+            if let Some(exponentials) = stored.exponentials {
+                let out = exponentials.values.rows(part.logits.rows);
+                exponentials.make(t, &self.ending, [out, part.logits], part.rows);
+            }
+            if stored.per_block > 1 {
+                self.store(t, stored, part.number);
+            }
+        });
     }
 
     fn fold_lazily<T: TileOps>(&self, t: &T, lazy: LazyFold) {
@@ -359,7 +364,8 @@ impl Kernel for Forward {
             Some(lazy) => self.fold_lazily(t, lazy),
         }
         if let Some(stored) = self.stored.as_ref().filter(|stored| stored.per_block == 1) {
-            t.when(t.is_last(self.hidden), || self.store(t, stored, t.index(0)));
+            let is_left = t.and(t.is_last(self.hidden), self.is_left(t, stored));
+            t.when(is_left, || self.store(t, stored, t.index(0)));
         }
         t.when(of_columns(T::is_last), || self.finish(t));
     }

@@ -141,10 +141,10 @@ pub enum HeadError {
     },
     /// Logits cannot be stored where `dw` will be.
     #[error(
-        "dw of {hidden} rows in {dtype} has no place for the f32 logits of {rows} tokens: store those of a chunk of tokens beside it"
+        "dw of {hidden} rows in {dtype} has no place for the logits of a block of {rows} tokens: take blocks of fewer tokens, or store logits beside it"
     )]
     NoPlaceInDw {
-        /// Tokens in whole blocks.
+        /// Tokens of a block.
         rows: usize,
         /// Rows of `dw`.
         hidden: usize,

@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::blocks::{Chunks, Cores, Schedule, Split};
+use super::delta::RowPart;
 use super::forward::Store;
 use super::logits::Plan;
 use super::per_row::ByColumnBlock;
-use super::streaming::Streaming;
+use super::streaming::{MakeDelta, Streaming};
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
     HiddenGradient, Merge, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
@@ -107,15 +108,15 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-pub(crate) fn launch<const N: usize>(
+pub(crate) fn launch(
     kernel: HeadKernel,
     operands: impl IntoIterator<Item = ArrayId>,
-    scalars: [Affine<LoopCounter>; N],
+    scalars: impl IntoIterator<Item = Affine<LoopCounter>>,
 ) -> Step<HeadKernel> {
     Step::Launch(Launch {
         kernel,
         operands: operands.into_iter().collect(),
-        scalars: scalars.into(),
+        scalars: scalars.into_iter().collect(),
     })
 }
 
@@ -331,11 +332,16 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             names.delta,
             head,
             Plan::backward(schedule),
+            RowPart::All,
             chunks,
             self.coefficients,
         )?;
-        let make_delta = HeadKernel::Delta(Box::new(make_delta));
-        pass.add(program, chunks, make_delta, operands)?;
+        let make_delta = MakeDelta {
+            kernel: HeadKernel::Delta(Box::new(make_delta)),
+            operands,
+            part: RowPart::All,
+        };
+        pass.add(program, chunks, [make_delta])?;
         pass.finish(program)
     }
 }

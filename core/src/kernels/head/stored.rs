@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Where `dw` is bf16 there is no place for logits, but there is for their [exponentials](InDw::Exponentials), of which a
-//! bf16 delta can be made.
+//! bf16 delta can be made. Of more tokens than `H` those of the first are stored, and delta of the others is made as in the
+//! streaming pass.
 //!
-//! More tokens go chunk by chunk, each finished before the next starts, with the logits of one in memory of their own
+//! Or tokens go chunk by chunk, each finished before the next starts, with the logits of one in memory of their own
 //! ([`Kept::Rows`]):
 //!
 //! ```text
@@ -37,12 +38,12 @@ use alloc::vec::Vec;
 
 use super::blocks::{Blocks, Cache, Chunks, DxBlocks, Split, check_sizes};
 use super::chunk::ChunkArray;
-use super::delta::Cut;
+use super::delta::{Cut, RowPart};
 use super::forward::Store;
 use super::logits::{Plan, RowSubTiles};
 use super::per_row::ByColumnBlock;
 use super::program::{ForwardPass, Gradients, Left};
-use super::streaming::Streaming;
+use super::streaming::{MakeDelta, Streaming};
 use super::{
     Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadKernel, PerRow, Schedule,
     StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Structure, launch,
@@ -67,8 +68,8 @@ pub struct Stored {
 /// Where logits are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kept {
-    /// Where `dw` will be, if it has as many rows as there are tokens in whole blocks, in a form for which there is
-    /// [place](InDw). The block that overhangs the vocabulary, if there is one, is computed again.
+    /// Where `dw` will be, of as many tokens in whole blocks as it has rows, in a form for which there is [place](InDw). Those
+    /// of more tokens, and the block that overhangs the vocabulary, if there is one, are computed again.
     InDw {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
@@ -106,6 +107,9 @@ impl InDw {
 
 /// Columns of a block, at most, where logits take memory: what blocks take less of it is left to rows.
 const COLUMNS: usize = 384;
+/// Of so many tokens one must have its logits in `dw` at least: it saves a fourth of the work on that token, and the forward
+/// pass of all is in the smaller blocks of the backward pass for it.
+const MOST_TO_ONE_IN_DW: usize = 8;
 
 impl Stored {
     /// In the blocks of the backward pass of a schedule.
@@ -130,24 +134,36 @@ impl Stored {
         }
     }
 
-    /// Whether `dw` has a place for the logits of all tokens, or for their exponentials.
-    pub fn fits_in_dw(head: &Head, blocks: Blocks) -> bool {
-        InDw::of(head).is_some() && blocks.whole(head)[0] <= head.hidden
+    /// How many blocks of tokens `dw` has a place for the logits of, or for their exponentials.
+    pub fn row_blocks_in_dw(head: &Head, blocks: Blocks) -> usize {
+        match InDw::of(head) {
+            Some(_) => head.tokens.div_ceil(blocks.b).min(head.hidden / blocks.b),
+            None => 0,
+        }
     }
 
     /// Logits in `dw`, or chunks of rows as large as the memory for them allows, in about the blocks of
     /// [`Schedule::for_cache`]; `None` where storing does not pay: too few rows fit, or inputs are bf16 (their logits are quick
-    /// to compute again) and `dw` has no place, so that it would have to be summed outside of its own array.
+    /// to compute again) and `dw` has a place for few, and otherwise would have to be summed outside of its own array.
     pub fn for_cache(head: &Head, cache: &Cache) -> Option<Self> {
         if head.dtype != head.grad_dtype() {
             return None;
         }
         let streaming = Schedule::for_cache(head, cache);
-        if Self::fits_in_dw(head, streaming.backward) {
-            let (chunk_columns, dx) = (streaming.chunk_columns, streaming.dx);
-            let kept = Kept::InDw { chunk_columns, dx };
-            return Some(Self::like(&streaming, kept));
+        let (chunk_columns, dx) = (streaming.chunk_columns, streaming.dx);
+        let in_dw = Self::like(&streaming, Kept::InDw { chunk_columns, dx });
+        let all = head.tokens;
+        let row_blocks = Self::row_blocks_in_dw(head, streaming.backward);
+        let rows_in_dw = row_blocks * streaming.backward.b;
+        if rows_in_dw >= all {
+            return Some(in_dw);
         }
+        Self::by_rows_for_cache(head, cache, &streaming)
+            .or_else(|| (rows_in_dw * MOST_TO_ONE_IN_DW >= all).then_some(in_dw))
+    }
+
+    /// The same with logits of chunks of rows.
+    fn by_rows_for_cache(head: &Head, cache: &Cache, streaming: &Schedule) -> Option<Self> {
         if head.dtype != DType::F32 {
             return None;
         }
@@ -210,9 +226,10 @@ impl Stored {
             ("rows per sub-tile", self.rows_per_sub_tile),
         ])?;
         dx.map_or(Ok(()), |dx| dx.check(self.blocks))?;
-        if matches!(self.kept, Kept::InDw { .. }) && !Self::fits_in_dw(head, self.blocks) {
+        let is_in_dw = matches!(self.kept, Kept::InDw { .. });
+        if is_in_dw && Self::row_blocks_in_dw(head, self.blocks) == 0 {
             return Err(HeadError::NoPlaceInDw {
-                rows: self.blocks.whole(head)[0],
+                rows: self.blocks.b,
                 hidden: head.hidden,
                 dtype: head.grad_dtype(),
             });
@@ -277,40 +294,50 @@ where
                 vector("label_logit", head.tokens),
             ]
         });
+        let row_blocks = Stored::row_blocks_in_dw(head, blocks);
         let stored = in_dw.map(|what| Left {
-            store: Store::InDw(what, column_blocks),
+            store: Store::InDw(what, [row_blocks, column_blocks]),
             to: gradients.dw,
             of_exponentials,
         });
         self.forward.add_storing(program, plan, stored)?;
         let pass = Streaming::declare(program, names, head, (blocks, dx), inputs, gradients);
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
+        // Parts of the rows rarely have a block for each thread.
+        let (first, rest) = RowPart::split_at(head, blocks, row_blocks);
+        let split = rest.map_or(plan.split, |_| Split::Columns);
+        let computed = |part, plan, chunks| -> Result<MakeDelta, HeadError> {
+            let kernel = DeltaChunk::new(names.delta, head, plan, part, chunks, coefficients)?;
+            Ok(MakeDelta {
+                kernel: HeadKernel::Delta(Box::new(kernel)),
+                operands: inputs.operands().chain(vectors.clone()).collect(),
+                part,
+            })
+        };
         let in_dw = in_dw.into_iter();
         for (in_dw, chunks) in in_dw.flat_map(|what| [(what, equal), (what, left)]) {
             if chunks.count == 0 {
                 continue;
             }
-            let delta = StoredDelta::new(
-                names.delta,
-                head,
-                blocks,
-                Cut::Columns(in_dw, plan.split),
+            let cut = Cut::Columns(in_dw, split, first);
+            let kernel = StoredDelta::new(names.delta, head, blocks, cut, chunks, coefficients)?;
+            let operands = vectors.iter().copied();
+            let operands = operands.chain(of_exponentials.into_iter().flatten());
+            let stored = MakeDelta {
+                kernel: HeadKernel::StoredDelta(Box::new(kernel)),
+                operands: operands.chain([gradients.dw]).collect(),
+                part: first,
+            };
+            let rest = rest.map(|part| computed(part, Plan { split, ..plan }, chunks));
+            pass.add(
+                program,
                 chunks,
-                coefficients,
+                [stored].into_iter().chain(rest.transpose()?),
             )?;
-            let delta = HeadKernel::StoredDelta(Box::new(delta));
-            let operands = vectors
-                .iter()
-                .copied()
-                .chain(of_exponentials.into_iter().flatten());
-            let operands = operands.chain([gradients.dw]).collect();
-            pass.add(program, chunks, delta, operands)?;
         }
         if overhang.count > 0 {
-            let delta = DeltaChunk::new(names.delta, head, plan, overhang, coefficients)?;
-            let delta = HeadKernel::Delta(Box::new(delta));
-            let operands = inputs.operands().chain(vectors).collect();
-            pass.add(program, overhang, delta, operands)?;
+            let all = computed(RowPart::All, plan, overhang)?;
+            pass.add(program, overhang, [all])?;
         }
         pass.finish(program)
     }
@@ -461,10 +488,17 @@ mod tests {
         let in_dw = f32([1024, 1024, 32768], 2);
         assert!(matches!(in_dw, Some(Kept::InDw { .. })), "{in_dw:?}");
         let few_fit = f32([2048, 512, 128_256], 2);
-        assert_eq!(few_fit, None, "64 rows of a thread");
+        assert!(matches!(few_fit, Some(Kept::InDw { .. })), "of 512 rows");
+        assert_eq!(
+            f32([8192, 512, 128_256], 2),
+            None,
+            "of a sixteenth of the rows"
+        );
         let bf16 = |tokens| stored([tokens, 64, 512], DType::Bf16, 1);
         assert!(matches!(bf16(64), Some(Kept::InDw { .. })), "exponentials");
         assert_eq!(bf16(65), None, "no place in dw");
+        let bf16 = stored([2048, 512, 128_256], DType::Bf16, 2);
+        assert!(matches!(bf16, Some(Kept::InDw { .. })), "of 512 rows");
     }
 
     #[test]
@@ -525,7 +559,7 @@ mod tests {
                 rows_per_sub_tile: 8,
                 shared_sub_tiles: true,
             };
-            let error = stored.check(&head([9, 12, 64], dtype)).unwrap_err();
+            let error = stored.check(&head([9, 7, 64], dtype)).unwrap_err();
             alloc::format!("{error}")
         };
         assert_eq!(
@@ -538,7 +572,7 @@ mod tests {
         };
         assert_eq!(
             message(in_dw, DType::F32),
-            "dw of 12 rows in f32 has no place for the f32 logits of 16 tokens: store those of a chunk of tokens beside it"
+            "dw of 7 rows in f32 has no place for the logits of a block of 8 tokens: take blocks of fewer tokens, or store logits beside it"
         );
     }
 }

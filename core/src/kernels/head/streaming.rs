@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::blocks::{Blocks, Chunks, DxBlocks};
 use super::chunk::ChunkArray;
+use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
 use super::{BiasGradient, Head, HeadError, HiddenGradient, WeightGradient};
 use crate::DType;
@@ -19,6 +20,14 @@ pub(super) struct Streaming<'a> {
     gradients: Gradients,
     /// Summed over chunks in f32; a gradient of that type can hold the sum itself.
     dx: ArrayId,
+}
+
+/// What makes delta of some rows of a chunk.
+pub(super) struct MakeDelta {
+    pub(super) kernel: HeadKernel,
+    /// Its operands before delta.
+    pub(super) operands: Vec<ArrayId>,
+    pub(super) part: RowPart,
 }
 
 impl<'a> Streaming<'a> {
@@ -49,13 +58,12 @@ impl<'a> Streaming<'a> {
         }
     }
 
-    /// Adds the loop over `chunks`, with an array for them, whose delta `make_delta` makes of `operands`.
+    /// Adds the loop over `chunks`, with an array for them, whose delta `makers` make, each its part.
     pub(super) fn add(
         &self,
         program: &mut Program<HeadKernel>,
         chunks: Chunks,
-        make_delta: HeadKernel,
-        operands: Vec<ArrayId>,
+        makers: impl IntoIterator<Item = MakeDelta>,
     ) -> Result<(), HeadError> {
         let (names, head, blocks) = (self.names, self.head, self.blocks);
         let (first, covered) = (chunks.first(), chunks.covered());
@@ -64,12 +72,13 @@ impl<'a> Streaming<'a> {
         let dx = self.dx;
         let make_dx = HiddenGradient::new(names.dx, head, (blocks, self.dx_blocks), chunks)?;
         let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
-        let mut body = alloc::vec![
-            launch(
-                make_delta,
-                operands.into_iter().chain([delta]),
-                [first.clone()]
-            ),
+        let makers = makers.into_iter().map(|make| {
+            let scalars = [first.clone()].into_iter().chain(make.part.scalar());
+            let operands = make.operands.into_iter().chain([delta]);
+            launch(make.kernel, operands, scalars)
+        });
+        let mut body: Vec<_> = makers.collect();
+        body.extend([
             launch(
                 HeadKernel::HiddenGradient(make_dx),
                 [delta, self.inputs.w, dx, dx],
@@ -80,7 +89,7 @@ impl<'a> Streaming<'a> {
                 [self.inputs.x, delta, self.gradients.dw],
                 [first.clone()],
             ),
-        ];
+        ]);
         if let Some(dbias) = self.gradients.dbias {
             let make_dbias = BiasGradient::new(names.dbias, head, blocks, chunks)?;
             body.push(launch(
