@@ -284,7 +284,8 @@ pub trait TileOps {
     // ---- memory -------------------------------------------------------------------------------
 
     /// Starts a copy between an HBM block and a whole scratch buffer of the same shape (leading
-    /// block dimensions are 1). It is complete after [`TileOps::wait`] with the same operands.
+    /// block dimensions are 1). It is complete after [`TileOps::wait`] with the same operands. Of a block that overhangs its
+    /// array what the array has is copied, and the scratch buffer keeps what it had beyond.
     fn start_copy<const N: usize>(
         &self,
         direction: Direction,

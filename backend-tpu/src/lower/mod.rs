@@ -4,6 +4,7 @@
 //! operations that do it. The result is one function with a grid, a window for each operand and a
 //! small function for each window's index map: what Pallas makes of a `pallas_call`.
 
+mod copies;
 mod emitter;
 mod memory;
 mod recording;

@@ -9,12 +9,13 @@ use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps
 use tilecast_core::spec::{Access, AxisId, Buffer};
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
+use super::copies::Copy;
 use super::memory::Moments;
-use super::recording::{LANES, Recording, Slot};
+use super::recording::{LANES, Recording};
 use super::scalar::{Number, Scalar};
 use super::vectors::{Form, LEAST_EXPONENT};
+use crate::mosaic::Value;
 use crate::mosaic::tpu::VectorKind;
-use crate::mosaic::{AttributeKind, Value};
 
 /// Columns of which a sum over rows is made at a time, and the elements that are added at a time: 16 registers of f32, half of those
 /// that v4 has, and enough that no addition waits for the one before. Of the sum of a whole tile the compiler would load all of the
@@ -102,44 +103,6 @@ impl<'r> Recorder<'r> {
         self.0.sizes_read.borrow_mut().fill(true);
         let inside = usize::try_from(valid.range[0]).unwrap_or(0);
         inside.min(columns) / LANES * LANES
-    }
-
-    fn dma<const N: usize>(
-        self,
-        name: &str,
-        direction: Direction,
-        block: HbmBlock<Scalar<'r>, N>,
-        scratch: &Tile<Scalar<'r>>,
-        semaphore: SemaphoreRef,
-    ) {
-        let r = self.0;
-        let (Slot::Hbm { memref }, Slot::Semaphore { memref: semaphore }) =
-            (r.slot(block.buffer), r.slot(semaphore.buffer()))
-        else {
-            unreachable!("copies are between HBM and scratch")
-        };
-        let local = match r.slot(scratch.buffer) {
-            Slot::Tile { memref, .. } | Slot::Columns { memref } => memref,
-            other => unreachable!("a copy to {other:?}"),
-        };
-        let named = &r.spec.buffers()[block.buffer.index()];
-        let operand = named.buffer.operand().expect("HBM buffers have operands");
-        let offsets: Vec<Value> = (block.index.iter().zip(&operand.block))
-            .map(|(&index, &size)| (index * size as i64).value())
-            .collect();
-        let remote = r.memref_block(memref, &offsets, &operand.block);
-        let (from, to) = match direction {
-            Direction::Load => (remote, local),
-            Direction::Store => (local, remote),
-        };
-        // One source, one target with its semaphore, all on this core.
-        let segments = r.integers(32, &[1, 0, 1, 1, 0, 0, 0]);
-        let mut attributes = vec![("operandSegmentSizes", segments)];
-        if name == "tpu.wait_dma" {
-            let target = r.attribute(AttributeKind::Bool(true));
-            attributes.push(("wait_target", target));
-        }
-        r.op(name, &[from, to, semaphore], &[], &attributes);
     }
 }
 
@@ -553,13 +516,13 @@ impl<'r> TileOps for Recorder<'r> {
         scratch: impl Into<Tile<Scalar<'r>>>,
         semaphore: SemaphoreRef,
     ) {
-        self.dma(
-            "tpu.enqueue_dma",
+        self.copy(&Copy {
+            operation: "tpu.enqueue_dma",
             direction,
             block,
-            &scratch.into(),
+            scratch: &scratch.into(),
             semaphore,
-        );
+        });
     }
 
     fn wait<const N: usize>(
@@ -569,6 +532,12 @@ impl<'r> TileOps for Recorder<'r> {
         scratch: impl Into<Tile<Scalar<'r>>>,
         semaphore: SemaphoreRef,
     ) {
-        self.dma("tpu.wait_dma", direction, block, &scratch.into(), semaphore);
+        self.copy(&Copy {
+            operation: "tpu.wait_dma",
+            direction,
+            block,
+            scratch: &scratch.into(),
+            semaphore,
+        });
     }
 }

@@ -29,7 +29,17 @@ impl Blocks {
             head.vocab.next_multiple_of(self.v),
         ]
     }
+
+    /// Rows and columns of an array for `dw` that a kernel reaches by copies. These take whole rows of lanes; of the last block of
+    /// columns they take what is there, so that no more has to be cut off afterwards, which takes a pass and an array.
+    pub(super) fn copied_dw(self, head: &Head) -> [usize; 2] {
+        let [_, rows, columns] = self.whole(head);
+        [rows, columns.min(head.vocab.next_multiple_of(LANES))]
+    }
 }
+
+/// Elements of a row of a register of a TPU.
+const LANES: usize = 128;
 
 /// Everything about how the op is cut up, for one backend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

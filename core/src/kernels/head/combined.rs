@@ -51,7 +51,7 @@ struct Gradient {
 
 impl Combined {
     /// The kernel for `head`. Operands: `x`, `w`, (`bias`), the vectors of the coefficients in
-    /// the order in which they are declared, then in f32 and whole blocks `dx [B',H']`, `dw [cores,H',V']`,
+    /// the order in which they are declared, then in f32 `dx [B',H']` of whole blocks, `dw` of [each core](Blocks::copied_dw),
     /// (`dbias [cores,1,V']`: a core's row is a matrix of its own, because a copy takes whole tiles).
     ///
     /// # Errors
@@ -95,11 +95,12 @@ impl Combined {
             read: spec.semaphore("dx_read"),
             write: spec.semaphore("dx_write"),
         };
-        let dims = [cores.count, hidden_up, vocab_up];
+        let [dw_rows, dw_columns] = blocks.copied_dw(head);
+        let dims = [cores.count, dw_rows, dw_columns];
         let dw = Gradient {
             array: spec.hbm(
                 "dw",
-                Blocked::by_copy(DType::F32, dims, [1, blocks.h, blocks.v]),
+                Blocked::by_copy(DType::F32, dims, [1, blocks.h, blocks.v]).masked(),
             ),
             tile: spec.scratch_tile("dw_tile", DType::F32, [blocks.h, blocks.v]),
             read: spec.semaphore("dw_read"),

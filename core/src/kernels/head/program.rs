@@ -287,8 +287,9 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let blocks = schedule.backward;
         let cores = Cores::new(head, blocks.b, schedule.cores);
         let [b_up, h_up, v_up] = blocks.whole(head);
+        let [dw_rows, dw_columns] = blocks.copied_dw(head);
         let dx = program.array(Role::Temporary, "dx_sum", DType::F32, [b_up, h_up]);
-        let dims = [cores.count, h_up, v_up];
+        let dims = [cores.count, dw_rows, dw_columns];
         let dw = program.array(Role::Temporary, "dw_partials", DType::F32, dims);
         let dbias = gradients.dbias.map(|to| {
             let dims = [cores.count, 1, v_up];
