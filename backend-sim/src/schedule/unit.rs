@@ -300,6 +300,15 @@ impl Machine {
         }
     }
 
+    /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the contraction at a
+    /// time, which is split before its passes begin. Three packed parts are one and a half; fitted to spill slots.
+    pub fn parts_ahead(&self) -> f64 {
+        match self.new_units() {
+            true => 1.75,
+            false => 0.0,
+        }
+    }
+
     /// Vector operations for each packed register that is loaded to be transposed.
     pub fn transposed_loads(&self) -> (f64, f64) {
         match self.target.generation {

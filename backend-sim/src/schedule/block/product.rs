@@ -117,14 +117,24 @@ impl Block<'_> {
             *ready = ready.max(self.fed[1]);
         }
         let (lhs, rhs) = self.operands(lhs, rhs, p);
-        let parts: Vec<u32> = match p.passes > 1.0 && kept {
-            true => (lhs.groups())
-                .map(|group| {
-                    let each = (parts_kept * machine.split_registers() - 1.0).max(0.0);
-                    let more = each * group.registers();
-                    self.account.loaded(more)
-                })
-                .collect(),
+        // From v6e on the parts of one block of the contraction are made before its passes, of the columns that the units take at once;
+        // a left operand that meets other columns later is kept whole.
+        let all_at_once = n_tiles as f64 <= columns_at_once;
+        let block_of_k = dim.min(p.k) as f64 / p.k as f64;
+        let ahead = block_of_k * machine.parts_ahead();
+        let lhs_parts = match all_at_once && machine.new_units() {
+            true => ahead,
+            false if kept => (parts_kept * machine.split_registers() - 1.0).max(0.0),
+            false => 0.0,
+        };
+        let rhs_parts = ahead * (columns_at_once / n_tiles as f64).min(1.0);
+        let parts: Vec<u32> = match p.passes > 1.0 {
+            true => [
+                lhs_parts * lhs.registers() as f64,
+                rhs_parts * weight_registers,
+            ]
+            .map(|registers| self.account.loaded(registers))
+            .into(),
             false => Vec::new(),
         };
         let (lhs, rhs) = (&lhs, &rhs);
