@@ -171,8 +171,14 @@ const FITTED: [(&str, Fitted); 5] = [
 /// kernels for v6e and v7x.
 const IDLE: f64 = 0.7;
 
-/// Part of the result of an element-wise operation that is alive at a time, fitted to spill slots.
-const TEMPORARIES: f64 = 0.1;
+/// Part of the result of an element-wise operation that is alive at a time, fitted to spill slots. From v6e on results of products come
+/// several times as fast as the vector unit works them off, so more of them are under way.
+const fn temporaries(generation: Generation) -> f64 {
+    match generation {
+        Generation::V4 | Generation::V5e | Generation::V5p => 0.03,
+        _ => 0.1,
+    }
+}
 
 /// Transcendental operations on a register that start in a cycle, as chains of nothing else are scheduled.
 const fn eup_slots(generation: Generation) -> f64 {
@@ -244,7 +250,7 @@ impl Machine {
             transpose_latency: fitted.transpose_latency,
             matmul_latency: fitted.matmul_latency,
             registers: target.vregs.value.unwrap_or(64) as f64,
-            temporaries: TEMPORARIES,
+            temporaries: temporaries(target.generation),
             region_cycles: fitted.region_cycles,
             loop_cycles: 10.0,
             step_cycles: fitted.step_cycles,
