@@ -138,14 +138,17 @@ impl Block<'_> {
             let n = group.registers();
             let across = self.timeline.take(Unit::Xlu, ready, n * hold * packed);
             out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
-            let source = Group {
-                index: 0,
-                row: source_rows[0],
-                rows: source_rows[1] - source_rows[0],
-                column: source_columns[0],
-                columns: source_columns[1] - source_columns[0],
-            };
-            self.used(input, &source, across);
+            // A column of registers enters as a whole, with the first of the rows that it becomes; no register waits for the others.
+            if group.row * per % 128 == 0 {
+                let source = Group {
+                    index: 0,
+                    row: source_rows[0],
+                    rows: source_rows[1] - source_rows[0],
+                    column: source_columns[0],
+                    columns: source_columns[1] - source_columns[0],
+                };
+                self.used(input, &source, across);
+            }
         }
         self.hold_from_use(&mut out);
         out
