@@ -139,7 +139,7 @@ impl Block<'_> {
             let across = self.timeline.take(Unit::Xlu, ready, n * hold * packed);
             out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
             // A column of registers enters as a whole, with the first of the rows that it becomes; no register waits for the others.
-            if group.row * per % 128 == 0 {
+            if (group.row * per).is_multiple_of(128) {
                 let source = Group {
                     index: 0,
                     row: source_rows[0],
