@@ -160,15 +160,15 @@ impl<'a> Block<'a> {
                     self.account.used(entry, span.start, span.end);
                 }
             }
-            false => self.used(value, group, span),
+            false => self.used(value, group.row_range(), group.column_range(), span),
         }
     }
 
-    fn used(&mut self, value: &Vector, group: &Group, span: Span) {
-        let columns = value.columns.groups();
-        for r in value.rows.covering(group.row, group.row + group.rows) {
-            for c in (value.columns).covering(group.column, group.column + group.columns) {
-                if let Some(entry) = self.entry(value, r * columns + c) {
+    fn used(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2], span: Span) {
+        let all = value.columns.groups();
+        for r in value.rows.covering(rows[0], rows[1]) {
+            for c in value.columns.covering(columns[0], columns[1]) {
+                if let Some(entry) = self.entry(value, r * all + c) {
                     self.account.used(entry, span.start, span.end);
                 }
             }

@@ -109,7 +109,7 @@ impl Block<'_> {
     fn combine(&mut self, input: &Vector, part: &Group, valu: f64) -> Span {
         let ready = self.ready(input, part.row_range(), part.column_range());
         let span = self.timeline.take(Unit::Valu, ready, valu);
-        self.used(input, part, span);
+        self.used(input, part.row_range(), part.column_range(), span);
         span
     }
 
@@ -140,14 +140,7 @@ impl Block<'_> {
             out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
             // A column of registers enters as a whole, with the first of the rows that it becomes; no register waits for the others.
             if (group.row * per).is_multiple_of(128) {
-                let source = Group {
-                    index: 0,
-                    row: source_rows[0],
-                    rows: source_rows[1] - source_rows[0],
-                    column: source_columns[0],
-                    columns: source_columns[1] - source_columns[0],
-                };
-                self.used(input, &source, across);
+                self.used(input, source_rows, source_columns, across);
             }
         }
         self.hold_from_use(&mut out);
@@ -213,7 +206,7 @@ impl Block<'_> {
                 .max(across.end + self.machine.reduce_latency);
             let span = self.timeline.take(Unit::Valu, popped, n * valu);
             out.ready[group.index] = span.end;
-            self.used(input, &group, across);
+            self.used(input, group.row_range(), group.column_range(), across);
         }
         self.hold(&mut out);
         out
@@ -249,14 +242,7 @@ impl Block<'_> {
             } else {
                 ready
             };
-            let source = Group {
-                index: 0,
-                row: from_rows[0],
-                rows: from_rows[1] - from_rows[0],
-                column: from_columns[0],
-                columns: from_columns[1] - from_columns[0],
-            };
-            self.used(input, &source, span);
+            self.used(input, from_rows, from_columns, span);
         }
         self.hold_part(&mut out, part);
         out

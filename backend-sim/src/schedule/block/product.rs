@@ -277,15 +277,10 @@ impl Block<'_> {
         let each = (span.end - span.start) / blocks as f64;
         for block in 0..blocks {
             let start = span.start + block as f64 * each;
-            let group = Group {
-                index: 0,
-                row: rows[0],
-                rows: rows[1] - rows[0],
-                column: block * lhs.columns.step,
-                columns: lhs.columns.size(block),
-            };
+            let first = block * lhs.columns.step;
+            let columns = [first, first + lhs.columns.size(block)];
             let end = start + each;
-            self.used(lhs, &group, Span { start, end });
+            self.used(lhs, rows, columns, Span { start, end });
         }
     }
 
@@ -379,7 +374,7 @@ impl Block<'_> {
                 if exact && split[index] == 0.0 {
                     let valu = group.registers() * SPLIT;
                     let span = self.timeline.take(Unit::Valu, ready, valu);
-                    self.used(value, &group, span);
+                    self.used(value, group.row_range(), group.column_range(), span);
                     split[index] = span.end + self.machine.valu_latency;
                 }
             }
