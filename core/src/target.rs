@@ -35,6 +35,9 @@ use core::fmt;
 pub use figure::{Figure, FigureValue, NamedFigure, Status};
 pub use table::{TARGETS, Target};
 
+/// Lanes of a vector register on every generation of the table: see [`Target::lanes`].
+pub const LANES: usize = 128;
+
 /// Number of generations in the table.
 const COUNT: usize = 5;
 

@@ -1,9 +1,10 @@
 //! Products and running statistics.
 
 use tilecast_core::ops::Contract;
+use tilecast_core::target::LANES;
 use tilecast_core::view::Stats;
 
-use super::recording::{LANES, Recording, Slot};
+use super::recording::{Recording, Slot};
 use super::scalar::Scalar;
 use super::vectors::LEAST_EXPONENT;
 use crate::mosaic::Value;

@@ -21,12 +21,13 @@ use tilecast_core::spec::{
     Access, Affine, Blocked, Buffer, KernelSpec, Layout, MapVariable, Semantics,
 };
 
+use tilecast_core::target::LANES;
 use tilecast_core::view::BufferId;
 
 use crate::mosaic::tpu::MemorySpace;
 use crate::mosaic::{AttributeKind, Module, Region, Value};
 use emitter::{Element, Emitter};
-use recording::{LANES, Recording, Slot};
+use recording::{Recording, Slot};
 pub use scalar::Scalar;
 pub use tile_ops::{Condition, Recorder};
 

@@ -12,9 +12,6 @@ use super::emitter::Emitter;
 use super::scalar::{Number, Scalar};
 use crate::mosaic::Value;
 
-/// Lanes of a vector register on every generation of the target table.
-pub(super) const LANES: usize = 128;
-
 /// What a buffer of the kernel is in the module.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slot {

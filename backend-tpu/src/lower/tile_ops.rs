@@ -7,11 +7,12 @@
 use tilecast_core::expr::{Expr, Leaf};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
 use tilecast_core::spec::{Access, AxisId, Buffer};
+use tilecast_core::target::LANES;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
 
 use super::copies::Copy;
 use super::memory::Moments;
-use super::recording::{LANES, Recording};
+use super::recording::Recording;
 use super::scalar::{Number, Scalar};
 use super::vectors::{Form, LEAST_EXPONENT};
 use crate::mosaic::Value;

@@ -7,9 +7,10 @@
 
 use tilecast_core::DType;
 use tilecast_core::expr::{Binary, Expr, Int, Leaf, Mask, Node, Unary};
+use tilecast_core::target::LANES;
 use tilecast_core::view::{Columns, Rows, Tile};
 
-use super::recording::{LANES, Recording, Slot};
+use super::recording::{Recording, Slot};
 use super::scalar::Scalar;
 use crate::mosaic::Value;
 

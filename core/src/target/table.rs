@@ -4,7 +4,7 @@
 //! compiler then asks for the new column of every row.
 
 use super::figure::{Figure, NamedFigure, Status, derived, documented, row, unknown};
-use super::{COUNT, Generation, NAMES};
+use super::{COUNT, Generation, LANES, NAMES};
 use Status::{Calibrated, Derived, Documented};
 
 // Published sources.
@@ -162,7 +162,7 @@ table! {
     // ---- Vector registers and tiles ----
 
     /// Lanes of a vector register: elements along the minor dimension of a tile.
-    lanes: usize, "lanes" = row(Documented, [128; COUNT], TPU_INFO);
+    lanes: usize, "lanes" = row(Documented, [LANES; COUNT], TPU_INFO);
     /// Sublanes of a vector register: 32-bit rows of a tile.
     sublanes: usize, "sublanes" = row(Documented, [8; COUNT], TPU_INFO);
     /// Size of a vector register, and of a spill slot.

@@ -7,7 +7,7 @@ use super::{Head, HeadError, Strategy};
 use crate::DType;
 use crate::program::LoopCounter;
 use crate::spec::{Affine, Semantics};
-use crate::target::Target;
+use crate::target::{LANES, Target};
 
 /// Block sizes along tokens, hidden and vocabulary, elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,9 +37,6 @@ impl Blocks {
         [rows, columns.min(head.vocab.next_multiple_of(LANES))]
     }
 }
-
-/// Elements of a row of a register of a TPU.
-const LANES: usize = 128;
 
 /// Everything about how the op is cut up, for one backend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
