@@ -277,10 +277,17 @@ impl TileOps for CpuTiles<'_, '_> {
         scale: f32,
     ) {
         let (stats, tile) = (stats.into(), tile.into());
+        let simd = self.simd;
         self.with_stats(&stats, |stats, entropy| {
-            for (r, stats) in stats.iter_mut().enumerate() {
+            let columns = tile.columns.len;
+            let done = self.rows_in_place(&tile, columns, |x, rows| {
+                simd.softmax_statistics(&mut stats[..rows], x, columns, scale, entropy);
+                rows
+            });
+            for (r, stats) in stats.iter_mut().enumerate().skip(done) {
+                let stats = std::slice::from_mut(stats);
                 self.pieces(&tile, r, false, |_, x| {
-                    *stats = self.simd.softmax_statistics(*stats, x, scale, entropy);
+                    simd.softmax_statistics(stats, Strided::row(x), x.len(), scale, entropy);
                 });
             }
         });

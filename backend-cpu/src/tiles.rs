@@ -335,6 +335,33 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
+    /// Hands those rows of a tile whose first so many columns lie in memory as they are to `body`, with their number: none
+    /// where columns are masked, apart or beyond the array. Returns what `body` does, or 0 if there are none.
+    pub(crate) fn rows_in_place(
+        &self,
+        tile: &Tile<i64>,
+        columns: usize,
+        body: impl FnOnce(Strided<Values<'_>>, usize) -> usize,
+    ) -> usize {
+        let part = part(tile);
+        let read = |x: Values<'_>, layout: gemm::Layout| {
+            let (rows, stride) = (layout.valid_rows, layout.row_stride);
+            if layout.column_stride != 1 || layout.valid_columns < columns || rows * columns == 0 {
+                return 0;
+            }
+            let end = layout.offset + (rows - 1) * stride + columns;
+            let values = x.range(layout.offset..end);
+            body(Strided { values, stride }, rows)
+        };
+        self.settle(tile.buffer);
+        match &*self.slots[tile.buffer.index()].borrow() {
+            Slot::Input(window) => window
+                .read(|array, start| read(values(array.data), window.layout(array, start, &part))),
+            Slot::Local(local) => read(values(local.elements.as_data()), local.layout(&part)),
+            _ => panic!("{} is not a tile", self.name(tile.buffer)),
+        }
+    }
+
     /// Hands as many rows of both tiles as lie in memory as they are to `body`, to overwrite the first, and says how
     /// many that are; there is nothing to write in columns that are left out.
     pub(crate) fn rows_at_once(
@@ -343,42 +370,26 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         x: &Tile<i64>,
         body: impl FnOnce(Strided<ValuesMut<'_>>, Strided<Values<'_>>, [usize; 2], Destination),
     ) -> usize {
-        let (to, from) = (part(out), part(x));
-        let write = |x: Values<'_>, layout: gemm::Layout| {
-            let Slot::Local(local) = &mut *self.slot(out.buffer) else {
-                panic!(
-                    "{} is not a tile of the kernel's own",
-                    self.name(out.buffer)
-                );
-            };
-            let [rows, columns] = local.inside(&to);
-            let rows = rows.min(layout.valid_rows);
-            if layout.column_stride != 1 || layout.valid_columns < columns || rows * columns == 0 {
-                return 0;
-            }
-            let (to, stride) = (
-                Part {
-                    rows,
-                    columns,
-                    ..to
-                },
-                layout.row_stride,
+        let Slot::Local(local) = &mut *self.slot(out.buffer) else {
+            panic!(
+                "{} is not a tile of the kernel's own",
+                self.name(out.buffer)
             );
-            let end = layout.offset + (rows - 1) * stride + columns;
-            let values = x.range(layout.offset..end);
-            let x = Strided { values, stride };
-            if local.write_rows(&to, |out, to| body(out, x, [rows, columns], to)) {
+        };
+        let to = part(out);
+        let [rows, columns] = local.inside(&to);
+        self.rows_in_place(x, columns, |x, in_place| {
+            let rows = rows.min(in_place);
+            let to = Part {
+                rows,
+                columns,
+                ..to
+            };
+            if rows > 0 && local.write_rows(&to, |out, to| body(out, x, [rows, columns], to)) {
                 self.mark_overwritten(out.buffer, to.row + rows - 1);
             }
             rows
-        };
-        self.settle(x.buffer);
-        match &*self.slots[x.buffer.index()].borrow() {
-            Slot::Input(window) => window
-                .read(|array, start| write(values(array.data), window.layout(array, start, &from))),
-            Slot::Local(local) => write(values(local.elements.as_data()), local.layout(&from)),
-            _ => panic!("{} is not a tile", self.name(x.buffer)),
-        }
+        })
     }
 
     /// Notes that rows of an output window up to this one lie where the window shows them that it updates, if there is one.

@@ -4,8 +4,11 @@
 //! as fast as memory, provided that the arithmetic of a vector takes less time than its bytes: about
 //! a dozen instructions, most of them the exponential, which is therefore a power of two without the last bits
 //! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`](super::memory)).
+//!
+//! Rows of a tile of logits are short, and in the caches. What starts and ends a row, the sum over the lanes for one, takes
+//! as long there as its elements, so rows are taken together: a processor then begins the next while it ends one.
 
-use super::map::{Element, MOST_LANES, Order, prefetch_two};
+use super::map::{Element, MOST_LANES, Order, Strided, prefetch_two};
 use super::memory::{Cache, Quarters};
 use super::vector::{Kernel, Vector};
 use super::{Values, math};
@@ -69,13 +72,16 @@ impl Statistics {
     }
 }
 
-/// Statistics of `scale * x` after those of `before`, for a positive `scale`.
+/// Statistics of rows of `scale * x` after those that they have, for a positive `scale`.
 ///
 /// All lanes share one maximum, which moves a few times at the start of a row and hardly ever after: the
 /// n-th of unordered values is the largest so far with probability 1/n.
 pub(super) struct Online<'a, T, const MOMENT: bool> {
-    pub(super) before: Statistics,
+    pub(super) rows: &'a mut [Statistics],
     pub(super) x: &'a [T],
+    /// From one row of `x` to the next.
+    pub(super) stride: usize,
+    pub(super) columns: usize,
     pub(super) scale: f32,
 }
 
@@ -85,6 +91,8 @@ pub(super) struct Online<'a, T, const MOMENT: bool> {
 struct Running<V> {
     /// Of `x`, not of `scale * x`: differences to it are then exact where they matter most.
     max: V,
+    /// The same, once a vector has raised it.
+    raised: Option<f32>,
     sums: [V; 4],
     /// `Σ (x - max) e^(scale (x - max))`
     moments: [V; 4],
@@ -95,27 +103,34 @@ struct Running<V> {
 }
 
 impl<V: Vector> Running<V> {
-    /// Adds the first two vectors of `x` and of what starts `apart` elements behind it, and asks for what is so far ahead of them.
+    /// After `before`, of which the sums are left out.
     #[inline(always)]
-    fn push<T: Element, const MOMENT: bool>(
-        &mut self,
-        isa: V::Isa,
-        x: &[T],
-        apart: usize,
-        ahead_bytes: usize,
-    ) {
-        let mut four = [self.max; 4];
-        for (i, two) in four.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let x = &x[i * apart..];
-            prefetch_two::<V, T>(x, ahead_bytes, Cache::Level1);
-            *two = T::load(isa, x, Order::OfType);
+    fn after(isa: V::Isa, before: Statistics, scale: f32) -> Self {
+        let zero = V::splat(isa, 0.0);
+        let factor = scale * std::f32::consts::LOG2_E;
+        Self {
+            // Finite: x - max of an absent element must not be NaN.
+            max: V::splat(isa, (before.max / scale).clamp(f32::MIN, f32::MAX)),
+            raised: None,
+            sums: [zero; 4],
+            moments: [zero; 4],
+            factor: V::splat(isa, factor),
+            least: V::splat(isa, math::LEAST_EXPONENT / factor),
         }
+    }
+
+    /// Adds at most four vectors.
+    #[inline(always)]
+    fn push<const N: usize, const MOMENT: bool>(&mut self, isa: V::Isa, vectors: [V; N]) {
         // A NaN may hide what is larger in its lane: its sum is NaN whatever else is in it.
-        let largest = (four[0].max(four[1])).max(four[2].max(four[3]));
-        if V::any(self.max.less_than(largest)) {
-            self.raise::<MOMENT>(isa, V::splat(isa, largest.largest()));
+        let mut largest = vectors[0];
+        for x in &vectors[1..] {
+            largest = largest.max(*x);
         }
-        for (i, x) in four.into_iter().enumerate() {
+        if V::any(self.max.less_than(largest)) {
+            self.raise::<MOMENT>(isa, largest.largest());
+        }
+        for (i, x) in vectors.into_iter().enumerate() {
             let below = x.sub(self.max);
             let below = match V::TAKES_ANY_EXPONENT {
                 true => below,
@@ -133,7 +148,8 @@ impl<V: Vector> Running<V> {
     }
 
     #[inline(always)]
-    fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, max: V) {
+    fn raise<const MOMENT: bool>(&mut self, isa: V::Isa, raised: f32) {
+        let max = V::splat(isa, raised);
         let down = self.least.max(self.max.sub(max));
         let (mantissa, rest) = math::exp2(isa, down, self.factor);
         let factor = mantissa.times_power(rest);
@@ -144,52 +160,65 @@ impl<V: Vector> Running<V> {
             *sum = sum.mul(factor);
         }
         self.max = max;
+        self.raised = Some(raised);
     }
-}
 
-#[inline(always)]
-fn total<V: Vector>(parts: [V; 4]) -> f32 {
-    parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
-}
-
-impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
-    type Output = Statistics;
-
+    /// Adds a row that is in the caches.
     #[inline(always)]
-    fn run<V: Vector>(self, isa: V::Isa) -> Statistics {
-        let Self { before, x, scale } = self;
-        let zero = V::splat(isa, 0.0);
-        let factor = scale * std::f32::consts::LOG2_E;
-        let mut running = Running {
-            // Finite: x - max of an absent element must not be NaN.
-            max: V::splat(isa, (before.max / scale).clamp(f32::MIN, f32::MAX)),
-            sums: [zero; 4],
-            moments: [zero; 4],
-            factor: V::splat(isa, factor),
-            least: V::splat(isa, math::LEAST_EXPONENT / factor),
+    fn push_short<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T]) {
+        let two = 2 * V::LANES;
+        let mut fours = x.chunks_exact(2 * two);
+        for x in &mut fours {
+            self.push::<4, MOMENT>(isa, load_four::<V, T>(isa, x, two));
+        }
+        let rest = fours.remainder();
+        if rest.len() >= two {
+            self.push::<2, MOMENT>(isa, T::load(isa, rest, Order::OfType));
+        }
+        let left = rest.len() % two;
+        if left == 0 {
+            return;
+        }
+        let [first, second] = match x.len().checked_sub(two) {
+            Some(start) => last::<V, T>(isa, &x[start..], left),
+            None => {
+                let mut padded = [T::from_f32(f32::NEG_INFINITY); 2 * MOST_LANES];
+                padded[two - left..two].copy_from_slice(rest);
+                last::<V, T>(isa, &padded, left)
+            }
         };
+        match left <= V::LANES {
+            true => self.push::<1, MOMENT>(isa, [second]),
+            false => self.push::<2, MOMENT>(isa, [first, second]),
+        }
+    }
+
+    /// Adds a row that is read from memory.
+    #[inline(always)]
+    fn push_long<T: Element, const MOMENT: bool>(&mut self, isa: V::Isa, x: &[T]) {
         let step = 2 * V::LANES;
         let quarters = Quarters::new(x, step);
         quarters.prefetch_rest(x);
         for start in (0..quarters.len).step_by(step) {
             let ahead_bytes = quarters.ahead_bytes(start);
             for first in [0, 2 * quarters.len] {
-                running.push::<T, MOMENT>(isa, &x[first + start..], quarters.len, ahead_bytes);
+                let x = &x[first + start..];
+                for two in [x, &x[quarters.len..]] {
+                    prefetch_two::<V, T>(two, ahead_bytes, Cache::Level1);
+                }
+                self.push::<4, MOMENT>(isa, load_four::<V, T>(isa, x, quarters.len));
             }
         }
-        let rest = &x[4 * quarters.len..];
-        if !rest.is_empty() {
-            // Absent elements.
-            let mut padded = [T::from_f32(f32::NEG_INFINITY); 8 * MOST_LANES];
-            padded[..rest.len()].copy_from_slice(rest);
-            for first in [0, 2 * step] {
-                running.push::<T, MOMENT>(isa, &padded[first..], step, 0);
-            }
-        }
+        self.push_short::<T, MOMENT>(isa, &x[4 * quarters.len..]);
+    }
+
+    /// What has been added, after `before`.
+    #[inline(always)]
+    fn merged(self, before: Statistics, scale: f32) -> Statistics {
         let found = Statistics {
-            max: running.max.largest() * scale,
-            sum: total(running.sums),
-            moment: total(running.moments) * scale,
+            max: self.raised.map_or(before.max, |max| max * scale),
+            sum: total(self.sums),
+            moment: total(self.moments) * scale,
         };
         match found.sum {
             // Nothing but absent elements.
@@ -199,25 +228,101 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
     }
 }
 
+/// The first two vectors of `x` and of what starts `apart` elements behind it.
+#[inline(always)]
+fn load_four<V: Vector, T: Element>(isa: V::Isa, x: &[T], apart: usize) -> [V; 4] {
+    let [a, b] = T::load(isa, x, Order::OfType);
+    let [c, d] = T::load(isa, &x[apart..], Order::OfType);
+    [a, b, c, d]
+}
+
+/// The first two vectors of `x`, of which all but the last `left` elements are absent.
+#[inline(always)]
+fn last<V: Vector, T: Element>(isa: V::Isa, x: &[T], left: usize) -> [V; 2] {
+    const PLACES: [f32; 2 * MOST_LANES] = {
+        let mut places = [0.0; 2 * MOST_LANES];
+        let mut i = 0;
+        while i < places.len() {
+            places[i] = i as f32;
+            i += 1;
+        }
+        places
+    };
+    let first_left = V::splat(isa, (2 * V::LANES - left) as f32);
+    let absent = V::splat(isa, f32::NEG_INFINITY);
+    let mut two = T::load(isa, x, Order::InMemory);
+    for (i, x) in two.iter_mut().enumerate() {
+        let places = V::load(isa, &PLACES[i * V::LANES..]);
+        *x = V::select(places.less_than(first_left), absent, *x);
+    }
+    two
+}
+
+#[inline(always)]
+fn total<V: Vector>(parts: [V; 4]) -> f32 {
+    parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
+}
+
+/// Bytes of a row that the prefetchers of a core find by themselves, and that is in the caches where it is part of a tile.
+const SHORT_ROW_BYTES: usize = 4 << 10;
+
+impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, isa: V::Isa) {
+        let Self {
+            rows,
+            x,
+            stride,
+            columns,
+            scale,
+        } = self;
+        for (r, row) in rows.iter_mut().enumerate() {
+            let x = &x[r * stride..][..columns];
+            let mut running = Running::<V>::after(isa, *row, scale);
+            match size_of_val(x) <= SHORT_ROW_BYTES {
+                true => running.push_short::<T, MOMENT>(isa, x),
+                false => running.push_long::<T, MOMENT>(isa, x),
+            }
+            *row = running.merged(*row, scale);
+        }
+    }
+}
+
 impl super::Simd {
-    /// The statistics of `scale * x` after those of `before`, in one pass; with the moment if asked.
+    /// Makes of the statistics of each row those after so many columns of `scale * x` more, in one pass; with the moment
+    /// if asked.
     ///
     /// # Panics
     ///
-    /// If the scale is not positive.
+    /// If the scale is not positive, or `x` ends before the last row.
     pub fn softmax_statistics(
         self,
-        before: Statistics,
-        x: Values<'_>,
+        rows: &mut [Statistics],
+        x: Strided<Values<'_>>,
+        columns: usize,
         scale: f32,
         moment: bool,
-    ) -> Statistics {
+    ) {
         assert!(scale > 0.0, "the scale is {scale}, it must be positive");
-        match (x, moment) {
-            (Values::F32(x), false) => self.run(Online::<_, false> { before, x, scale }),
-            (Values::F32(x), true) => self.run(Online::<_, true> { before, x, scale }),
-            (Values::Bf16(x), false) => self.run(Online::<_, false> { before, x, scale }),
-            (Values::Bf16(x), true) => self.run(Online::<_, true> { before, x, scale }),
+        let stride = x.stride;
+        macro_rules! run {
+            ($x:expr, $moment:literal) => {
+                self.run(Online::<_, $moment> {
+                    rows,
+                    x: $x,
+                    stride,
+                    columns,
+                    scale,
+                })
+            };
+        }
+        match (x.values, moment) {
+            (Values::F32(x), false) => run!(x, false),
+            (Values::F32(x), true) => run!(x, true),
+            (Values::Bf16(x), false) => run!(x, false),
+            (Values::Bf16(x), true) => run!(x, true),
         }
     }
 }
@@ -236,6 +341,18 @@ mod tests {
             .collect()
     }
 
+    fn after(
+        simd: Simd,
+        before: Statistics,
+        x: Values<'_>,
+        scale: f32,
+        moment: bool,
+    ) -> Statistics {
+        let mut row = [before];
+        simd.softmax_statistics(&mut row, Strided::row(x), x.len(), scale, moment);
+        row[0]
+    }
+
     fn exact(x: &[f32], scale: f32) -> (f64, f64) {
         let z: Vec<f64> = x.iter().map(|&x| f64::from(x * scale)).collect();
         let lse = z.iter().map(|z| z.exp()).sum::<f64>().ln();
@@ -246,14 +363,14 @@ mod tests {
     #[test]
     fn statistics_match_f64_however_the_row_is_cut() {
         for simd in Simd::available() {
-            for length in [1, 7, 16, 63, 64, 65, 130, 1000] {
+            for length in [1, 7, 16, 31, 33, 63, 64, 65, 130, 240, 1000, 1500] {
                 let x = values(length);
                 for scale in [1.0, 0.3, 4.0] {
                     let (lse, entropy) = exact(&x, scale);
                     for cut in [0, 1, length / 2, length] {
                         let parts = [&x[..cut], &x[cut..]];
                         let found = parts.into_iter().fold(Statistics::NONE, |before, x| {
-                            simd.softmax_statistics(before, Values::F32(x), scale, true)
+                            after(simd, before, Values::F32(x), scale, true)
                         });
                         let close = |got: f32, exact: f64| {
                             (f64::from(got) - exact).abs() < 4e-6 * (1.0 + exact.abs())
@@ -267,7 +384,7 @@ mod tests {
                             "{simd} {length} {cut}: {found:?} {entropy}"
                         );
                         let without = parts.into_iter().fold(Statistics::NONE, |before, x| {
-                            simd.softmax_statistics(before, Values::F32(x), scale, false)
+                            after(simd, before, Values::F32(x), scale, false)
                         });
                         assert_eq!((without.max, without.sum), (found.max, found.sum));
                     }
@@ -277,11 +394,35 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_taken_apart_as_they_lie() {
+        let (columns, stride) = (75, 83);
+        let x = values(5 * stride);
+        for simd in Simd::available() {
+            let start =
+                |r: usize| after(simd, Statistics::NONE, Values::F32(&x[r..r + 9]), 0.5, true);
+            let mut together: Vec<_> = (0..5).map(start).collect();
+            let values = Values::F32(&x);
+            simd.softmax_statistics(
+                &mut together,
+                Strided { values, stride },
+                columns,
+                0.5,
+                true,
+            );
+            for (r, found) in together.into_iter().enumerate() {
+                let row = &x[r * stride..][..columns];
+                let alone = after(simd, start(r), Values::F32(row), 0.5, true);
+                assert_eq!(found, alone, "{simd} {r}");
+            }
+        }
+    }
+
+    #[test]
     fn bf16_is_read_as_the_f32_it_is() {
         for simd in Simd::available() {
             let narrow: Vec<bf16> = values(200).into_iter().map(bf16::from_f32).collect();
             let wide: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
-            let of = |x| simd.softmax_statistics(Statistics::NONE, x, 0.5, true);
+            let of = |x| after(simd, Statistics::NONE, x, 0.5, true);
             let (narrow, wide) = (of(Values::Bf16(&narrow)), of(Values::F32(&wide)));
             // Summed in another order.
             let close = |a: f32, b: f32| (a - b).abs() < 1e-6 * b.abs();
@@ -297,7 +438,7 @@ mod tests {
     #[test]
     fn absent_elements_count_as_nothing_and_nan_as_nan() {
         for simd in Simd::available() {
-            let of = |before, x: &[f32]| simd.softmax_statistics(before, Values::F32(x), 1.0, true);
+            let of = |before, x: &[f32]| after(simd, before, Values::F32(x), 1.0, true);
             let absent = [f32::NEG_INFINITY; 70];
             assert_eq!(of(Statistics::NONE, &absent), Statistics::NONE);
             assert_eq!(of(Statistics::NONE, &[]), Statistics::NONE);

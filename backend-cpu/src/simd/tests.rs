@@ -232,8 +232,9 @@ fn elements_per_nanosecond() {
             report(
                 if moment { "with entropy" } else { "statistics" },
                 &mut || {
-                    let x = Values::F32(&z);
-                    let found = simd.softmax_statistics(Statistics::NONE, x, 0.5, moment);
+                    let x = Strided::row(Values::F32(&z));
+                    let mut found = [Statistics::NONE];
+                    simd.softmax_statistics(&mut found, x, z.len(), 0.5, moment);
                     std::hint::black_box(found);
                 },
             );
