@@ -225,6 +225,18 @@ fn one_register_of_bf16_widens_to_two() {
 }
 
 #[test]
+fn two_registers_of_f32_are_packed_into_one_at_once() {
+    let [wide, narrow] = ["256x512xf32", "256x512xbf16"];
+    let body = [
+        load("%0", 0, wide),
+        format!("    %1 = arith.truncf %0 : vector<{wide}> to vector<{narrow}>\n"),
+        store("%1", 1, narrow),
+    ];
+    let kernel = schedule(&probe(&[wide, narrow], &body.concat()), &machine("v6e")).unwrap();
+    assert_eq!(kernel.kinds[0].schedule.slots(Unit::Valu), 64.0);
+}
+
+#[test]
 fn twice_the_rows_are_twice_the_work() {
     let (once, twice) = (matmul(512, 512, 512), matmul(1024, 512, 512));
     let machine = machine("v5e");

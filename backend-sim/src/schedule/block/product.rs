@@ -2,7 +2,7 @@
 
 use super::super::timeline::Span;
 use super::super::unit::Unit;
-use super::super::vector::{GROUPS, Group, Vector};
+use super::super::vector::{Extent, GROUPS, Group, Vector};
 use super::{Block, Cost};
 
 /// What a product does with its operands.
@@ -222,17 +222,24 @@ impl Block<'_> {
                 let again = lhs.registers() as f64 * fetch.loads * size.div_ceil(lane_tiles) as f64;
                 self.timeline.take(Unit::Load, fetch.ready, again);
             }
-            let mut began = f64::INFINITY;
-            let mut ended = 0.0_f64;
-            for (r, &Rows { rows, there, whole }) in streams.iter().enumerate() {
-                let index = r * column_groups + c;
-                let height = out.rows.size(r);
-                let part = height as f64 / out.rows.registers as f64;
+            let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
+            let mut spans: Vec<Span> = Vec::with_capacity(streams.len());
+            for (r, &Rows { there, whole, .. }) in streams.iter().enumerate() {
+                let part = out.rows.size(r) as f64 / out.rows.registers as f64;
                 let rows_streamed = blocks * stream * part;
                 let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
                 self.fed[0] = self.fed[0].max(span.end);
-                let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
                 span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
+                spans.push(span);
+            }
+            if accumulates {
+                summed_last(&mut spans, out.rows, split / parts_of_k);
+            }
+            let mut began = f64::INFINITY;
+            let mut ended = 0.0_f64;
+            for (r, (&Rows { rows, .. }, &span)) in streams.iter().zip(&spans).enumerate() {
+                let index = r * column_groups + c;
+                let height = out.rows.size(r);
                 let arrives = span.end + machine.matmul_latency;
                 let n = (height * size) as f64;
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
@@ -382,6 +389,21 @@ impl Block<'_> {
     }
 }
 
+/// Weights stay in a unit while all `rows` pass, one block of the contraction after the other. So sums that the unit makes itself are
+/// done while the last block is there, which is its `share` of the time.
+fn summed_last(spans: &mut [Span], rows: Extent, share: f64) {
+    let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
+        return;
+    };
+    let end = last.end;
+    let of_a_row = share * (end - first.start) / rows.registers as f64;
+    let mut left = rows.registers;
+    for (r, span) in spans.iter_mut().enumerate() {
+        left -= rows.size(r);
+        span.end = span.end.max(end - left as f64 * of_a_row);
+    }
+}
+
 /// Products that run ahead of what reads the first of their results.
 const AHEAD: usize = 4;
 
@@ -423,5 +445,21 @@ impl Operand {
             contracts_rows,
             split: vec![0.0; groups],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_done_while_the_last_block_of_the_contraction_is_there() {
+        let mut spans = [0.0, 8.0, 16.0, 24.0].map(|start| Span {
+            start,
+            end: start + 8.0,
+        });
+        summed_last(&mut spans, Extent::new(4), 0.25);
+        assert_eq!(spans.map(|span| span.end), [26.0, 28.0, 30.0, 32.0]);
+        assert_eq!(spans.map(|span| span.start), [0.0, 8.0, 16.0, 24.0]);
     }
 }

@@ -131,7 +131,11 @@ impl Walk<'_> {
         shape.along_lanes = from.along_lanes;
         // There and back again is dropped.
         let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
-        let valu = if there { 0.0 } else { 1.0 };
+        let valu = match there {
+            true => 0.0,
+            false if to < from.bits => 1.0 - f64::from(to) / f64::from(from.bits),
+            false => 1.0,
+        };
         let out = self
             .block
             .regroup(&from, shape, valu, self.machine.temporaries);
