@@ -1,5 +1,7 @@
 //! Recorded kernels: valid modules, the same every time, and the same after printing and parsing.
 
+use std::collections::BTreeMap;
+
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
     Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Split, Strategy, Structure,
@@ -9,7 +11,7 @@ use tilecast_core::kernels::{entropy, grpo, logits_ce};
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::{Generation, Target};
 use tilecast_tpu::lower::{F32Products, LowerError, lower};
-use tilecast_tpu::mosaic::{Module, version};
+use tilecast_tpu::mosaic::{Module, TypeKind, version};
 use tilecast_tpu::stablehlo::{EmitError, EmitOptions, emit};
 
 const EVERYTHING: Options = Options {
@@ -180,6 +182,60 @@ fn columns_are_masked_that_overhang_in_some_block() {
     let [whole, ragged] = [1536, 768 + 512 + 150].map(|vocab| masks(vocab, "256x128"));
     assert_eq!(ragged, whole + 1);
     assert_eq!(masks(768 + 512 + 150, "256x256"), 0);
+}
+
+/// Shapes of what is copied of `dw`, each as often as copies to and from it, and waits for these, name it.
+fn copies_of_dw(vocab: usize, v: usize) -> BTreeMap<[i64; 2], [usize; 2]> {
+    const ROWS: usize = 128;
+    const HIDDEN: usize = 256;
+    // Two row blocks for each of the cores: what the first writes the second reads.
+    let problem = LinearCe::new(4 * ROWS, HIDDEN, vocab, DType::Bf16, Options::default()).unwrap();
+    let schedule = schedule([ROWS, HIDDEN, v], Strategy::Combined);
+    let program = problem.forward_and_backward(&schedule).unwrap();
+    let launches = program.launches();
+    let (launch, _) = (launches.iter())
+        .find(|(launch, _)| launch.kernel.spec().name().ends_with("combined"))
+        .expect("one kernel makes both gradients");
+    let module = lower(&launch.kernel, F32Products::Exact).unwrap();
+    let mut shapes = BTreeMap::new();
+    module.walk(module.root(), &mut |op| {
+        let of = ["tpu.enqueue_dma", "tpu.wait_dma"].map(|name| name == module.op_name(op));
+        let Some(kind) = of.iter().position(|&is| is) else {
+            return;
+        };
+        let [from, to] = [0, 1].map(|i| match module.value_kind(module.operands(op)[i]) {
+            TypeKind::Memref { shape, .. } => <[i64; 2]>::try_from(shape.as_slice()).unwrap(),
+            other => panic!("a copy of {other:?}"),
+        });
+        assert_eq!(from, to);
+        // Blocks of dx have fewer rows.
+        if from[0] == HIDDEN as i64 {
+            shapes.entry(from).or_insert([0; 2])[kind] += 1;
+        }
+    });
+    shapes
+}
+
+#[test]
+fn of_the_last_columns_of_dw_is_copied_what_there_is_in_whole_rows_of_lanes() {
+    let shapes = |vocab, v| -> Vec<_> { copies_of_dw(vocab, v).into_keys().collect() };
+    assert_eq!(shapes(1152, 384), [[256, 384]], "no block overhangs");
+    assert_eq!(shapes(1000, 384), [[256, 256], [256, 384]]);
+    assert_eq!(shapes(900, 384), [[256, 256], [256, 384]]);
+    assert_eq!(shapes(896, 384), [[256, 128], [256, 384]]);
+    for (vocab, columns) in [(1, 128), (70, 128), (128, 128), (130, 256)] {
+        assert_eq!(shapes(vocab, 384), [[256, columns]], "one block of {vocab}");
+    }
+}
+
+/// A wait that names another shape would take the bytes of another copy for those that it waits for.
+#[test]
+fn what_overhangs_is_copied_and_waited_for_as_often_as_a_whole_block() {
+    let each: Vec<_> = copies_of_dw(1000, 384).into_values().collect();
+    assert_eq!(each[0], each[1]);
+    assert_eq!(copies_of_dw(1152, 384)[&[256, 384]], each[1]);
+    let [copies, waits] = each[0];
+    assert!(copies > 0 && waits > 0);
 }
 
 /// What a sum over rows loads at a time stays in registers: of a tile at once the compiler would spill most.
