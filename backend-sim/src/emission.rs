@@ -10,7 +10,7 @@ pub mod logits;
 use tilecast_core::kernels::head::{Blocks, Schedule};
 use tilecast_core::target::Target;
 
-use crate::memory::MARGIN_BYTES;
+use crate::memory::room_bytes;
 use crate::op::{BackwardPlan, Request, SimError};
 use crate::problem::{OnHead, schedule};
 use crate::tune::{self, Row, Space};
@@ -77,9 +77,10 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     let capacity = target.vmem_usable_bytes.value;
     let most = limit_bytes.map_or(capacity, |limit| limit.min(capacity));
     let default = target.default_vmem_limit_bytes.value;
+    let room = room_bytes(target);
     let for_blocks = match limit_bytes {
-        Some(_) => most.saturating_sub(MARGIN_BYTES).max(most / 4),
-        None => default.min(most.saturating_sub(MARGIN_BYTES)),
+        Some(_) => most.saturating_sub(room).max(most / 4),
+        None => default.min(most.saturating_sub(room)),
     };
     let within = |(request, space): &(Request<P>, Space)| -> Result<Row, SimError> {
         if request.product_passes() > 1 {
@@ -107,7 +108,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         return Err(E::from(SimError::NothingToTry));
     };
     let schedule = schedule(forward, backward, target, request.kernel_structure());
-    let needed = row.vmem_used_bytes.saturating_add(MARGIN_BYTES);
+    let needed = row.vmem_used_bytes.saturating_add(room);
     // An error beyond what was seen should not fail either, where there is room. Spills of exact f32
     // products grow faster than the blocks: 28 MiB were seen beside 32 MiB of buffers on v6e.
     let wanted = match limit_bytes {

@@ -23,7 +23,7 @@ use tilecast_core::target::{Generation, Target};
 use tilecast_tpu::lower::F32Products;
 
 use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
-use crate::memory::MARGIN_BYTES;
+use crate::memory::room_bytes;
 use crate::pipeline::devices_per_chip;
 use crate::problem::{PassBlocks, Problem, Unfused};
 use crate::reuse::Known;
@@ -298,13 +298,13 @@ impl<P: Problem> Request<P> {
         self.most_operations
     }
 
-    /// The same with each kernel allowed the limit that it needs, [room](MARGIN_BYTES) for more spills than
+    /// The same with each kernel allowed the limit that it needs, [room](room_bytes) for more spills than
     /// predicted included, up to what the target has.
     #[must_use]
-    pub const fn raising_limit(self) -> Self {
+    pub fn raising_limit(self) -> Self {
         let capacity = self.target.vmem_usable_bytes.value;
         Self {
-            vmem_limit_bytes: Some(capacity.saturating_sub(MARGIN_BYTES)),
+            vmem_limit_bytes: Some(capacity.saturating_sub(room_bytes(self.target))),
             raises_limit: true,
             ..self
         }
@@ -340,7 +340,7 @@ impl<P: Problem> Request<P> {
             return given;
         }
         let wanted = used_bytes
-            .saturating_add(MARGIN_BYTES)
+            .saturating_add(room_bytes(self.target))
             .next_multiple_of(1 << 10);
         wanted.max(default).min(capacity)
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
-use tilecast::sim::memory::{MARGIN_BYTES, SPILL_ERROR, is_open};
+use tilecast::sim::memory::{SPILL_ERROR, is_open, room_bytes};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
@@ -126,7 +126,7 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
     if request.raises_limit() {
         lines.push(format!(
             "limits leave {} for more register spills than predicted; --vmem-limit-kib N counts what fits N",
-            bytes_text(MARGIN_BYTES as f64)
+            bytes_text(room_bytes(request.target()) as f64)
         ));
     }
     lines.push("the time between kernels is not published; it is taken as 0".into());

@@ -6,7 +6,7 @@ use tilecast_core::kernels::softmax::{Blocks, Schedule};
 use tilecast_core::target::Target;
 
 use crate::interpretation::{InterpretError, check_kernels};
-use crate::memory::MARGIN_BYTES;
+use crate::memory::room_bytes;
 use crate::op::{Request, SimError};
 use crate::tune::{Space, best};
 
@@ -57,7 +57,7 @@ fn fastest(
     limit_bytes: Option<u64>,
 ) -> Result<Schedule, InterpretError> {
     let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
-    let room = limit.saturating_sub(MARGIN_BYTES).max(limit / 4);
+    let room = limit.saturating_sub(room_bytes(target)).max(limit / 4);
     let request = Request::new(*op, target, 1, Some(room >> 10 << 10))?;
     let mut space = Space::new(&request, [true; 2], given, &[]);
     // Where devices of a chip share the tokens, blocks must suit all of them and the share.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::grid::Scalars;
 use proptest::prelude::*;
-use tilecast_core::target::TARGETS;
+use tilecast_core::target::{Generation, TARGETS};
 
 /// A kernel of two axes: windows that follow one, the half of one, and none; scratch; memory of
 /// two regions one after the other.
@@ -106,6 +106,19 @@ proptest! {
         let ledger = of(Some(limit));
         prop_assert!(!ledger.fits() || ledger.fit_probability() >= 0.5);
         prop_assert!(ledger.margin_bytes() > -4096 || ledger.fit_probability() <= 0.5);
+    }
+}
+
+#[test]
+fn the_room_for_spills_is_at_most_an_eighth_of_all() {
+    let rooms = TARGETS.each_ref().map(|target| {
+        let room = room_bytes(target);
+        assert!(8 * room <= target.vmem_usable_bytes.value, "{target}");
+        (target.generation, room >> 20)
+    });
+    for (generation, mib) in rooms {
+        let most = if generation == Generation::V4 { 2 } else { 4 };
+        assert_eq!(mib, most, "{generation:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options};
 use tilecast_core::program::Program;
 use tilecast_core::target::Target;
 
-use crate::memory::MARGIN_BYTES;
+use crate::memory::room_bytes;
 
 fn request(target: &str) -> Request {
     let problem = LinearCe::new(2048, 512, 8192, DType::Bf16, Options::default()).unwrap();
@@ -196,8 +196,9 @@ fn a_row_names_the_limit_that_it_needs() {
     assert!(raised > 0);
     for row in fits {
         let room = row.vmem_limit_bytes - row.vmem_used_bytes;
-        assert!(room >= MARGIN_BYTES, "{room}");
-        let is_least = room < MARGIN_BYTES + (1 << 10);
+        let asked = room_bytes(request.target());
+        assert!(room >= asked, "{room}");
+        let is_least = room < asked + (1 << 10);
         assert!(is_least || row.vmem_limit_bytes == default, "{room}");
     }
 }
@@ -207,11 +208,11 @@ fn no_limit_is_raised_without_room_for_spills() {
     // All of v4's VMEM is its default limit: what needs more than that less the room counts as too large.
     let request = request("v4");
     let capacity = request.target().vmem_usable_bytes.value;
+    let room = room_bytes(request.target());
     let [given, raised] = [request, request.raising_limit()]
         .map(|request| tune(&request, &both(&request), || ()).unwrap());
-    let near = |row: &&Row| {
-        row.vmem_used_bytes <= capacity && row.vmem_used_bytes + MARGIN_BYTES > capacity
-    };
+    let near =
+        |row: &&Row| row.vmem_used_bytes <= capacity && row.vmem_used_bytes + room > capacity;
     let verdicts = |rows: &[Row]| -> Vec<Verdict> {
         (rows.iter().filter(near))
             .map(|row| row.report.verdict)
