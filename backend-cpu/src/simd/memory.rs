@@ -111,13 +111,16 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     }
 }
 
+/// Bytes of a short row: a page, at whose end the prefetchers of a core stop. Of tiles, rows are short and in the caches, or lie
+/// apart; a longer one is read from memory.
+pub(super) const SHORT_ROW_BYTES: usize = 4 << 10;
+
 /// Asks for so many elements from `start` on, which may be beyond the end of `from`: a row that is read soon. Of short rows
-/// that lie apart the prefetchers of a core learn too late; those longer than a page are left to them.
+/// that lie apart the prefetchers of a core learn too late; longer ones are left to them.
 #[inline(always)]
 pub(crate) fn prefetch_short_row<T>(from: &[T], start: usize, len: usize) {
-    const MOST_BYTES: usize = 4 << 10;
     let bytes = len * size_of::<T>();
-    if bytes <= MOST_BYTES {
+    if bytes <= SHORT_ROW_BYTES {
         for at in (0..bytes).step_by(Line::BYTES) {
             prefetch(from, start * size_of::<T>() + at, Cache::Level2);
         }

@@ -9,7 +9,7 @@
 //! as long there as its elements, so rows are taken together: a processor then begins the next while it ends one.
 
 use super::map::{Element, MOST_LANES, Order, Strided, prefetch_two};
-use super::memory::{Cache, Quarters};
+use super::memory::{Cache, Quarters, SHORT_ROW_BYTES};
 use super::vector::{Kernel, Vector};
 use super::{Values, math};
 
@@ -182,7 +182,7 @@ impl<V: Vector> Running<V> {
         let [first, second] = match x.len().checked_sub(two) {
             Some(start) => last::<V, T>(isa, &x[start..], left),
             None => {
-                let mut padded = [T::from_f32(f32::NEG_INFINITY); 2 * MOST_LANES];
+                let mut padded = [T::zeroed(); 2 * MOST_LANES];
                 padded[two - left..two].copy_from_slice(rest);
                 last::<V, T>(isa, &padded, left)
             }
@@ -262,9 +262,6 @@ fn last<V: Vector, T: Element>(isa: V::Isa, x: &[T], left: usize) -> [V; 2] {
 fn total<V: Vector>(parts: [V; 4]) -> f32 {
     parts[0].add(parts[1]).add(parts[2].add(parts[3])).sum()
 }
-
-/// Bytes of a row that the prefetchers of a core find by themselves, and that is in the caches where it is part of a tile.
-const SHORT_ROW_BYTES: usize = 4 << 10;
 
 impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
     type Output = ();
