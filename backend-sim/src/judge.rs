@@ -12,7 +12,7 @@
 use thiserror::Error;
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::LowerError;
-use tilecast_tpu::mosaic::Module;
+use tilecast_tpu::mosaic::{Module, VerifyError};
 
 use crate::grid::{Grid, GridError, Scalars};
 use crate::memory::{MemoryError, Registers, VmemLedger};
@@ -26,6 +26,9 @@ use crate::trace::Process;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum JudgeError {
+    /// It breaks a rule of the dialects, and so it has no meaning that could be judged.
+    #[error(transparent)]
+    Invalid(#[from] VerifyError),
     /// It has no signature.
     #[error(transparent)]
     Signature(#[from] SignatureError),
@@ -79,13 +82,14 @@ pub struct KernelTime {
 /// `scalars` are the values that the kernel gets at run time.
 ///
 /// # Errors
-/// A module that is not understood; an operation without a cost is named with its line.
+/// A module that breaks a rule of the dialects or is not understood; an operation without a cost is named with its line.
 pub fn judge(
     module: &Module,
     target: &'static Target,
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
+    module.verify()?;
     let kernel = Prepared::new(module.clone().into(), target)?;
     let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
     let machine = Machine::new(target);
@@ -152,6 +156,7 @@ pub fn trace(
     title: &str,
     steps: u64,
 ) -> Result<Process, JudgeError> {
+    module.verify()?;
     let kernel = Prepared::new(module.clone().into(), target)?;
     let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
     let machine = Machine::new(target);

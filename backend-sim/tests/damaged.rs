@@ -1,8 +1,9 @@
-//! Damaged texts of our own kernels: whatever still parses and verifies runs to a result or an error.
+//! Damaged texts of our own kernels: whatever still parses and verifies runs, and is judged, to a result or an error.
 //!
 //! One token at a time is dropped or replaced; what becomes of it is interpreted on small arrays with
-//! a budget a little above what the sound kernel takes. Nothing may panic, and the budget keeps loops, grids and
-//! shapes that became enormous from taking time or memory.
+//! a budget a little above what the sound kernel takes, and judged by the model for one target after the other. Nothing may
+//! panic, an integer that overflows included; the budget keeps loops, grids and shapes that became enormous from taking time
+//! or memory, and the model must not run through them.
 
 #[path = "../../backend-tpu/tests/tokens/mod.rs"]
 mod tokens;
@@ -15,7 +16,10 @@ use tilecast_core::kernels::linear_ce::{
     Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::program::{Kernel, Launch, LoopCounter, Program};
+use tilecast_core::target::{TARGETS, Target};
 use tilecast_sim::execute::{Array, ExecuteError, Options, run};
+use tilecast_sim::grid::Scalars;
+use tilecast_sim::judge::{JudgeError, judge, trace};
 use tilecast_tpu::lower::{Argument, F32Products, lower, operand_dims, signature};
 use tilecast_tpu::mosaic::Module;
 use tilecast_tpu::mosaic::version::CURRENT;
@@ -174,6 +178,19 @@ fn interpret(text: &str, sample: &Sample) -> End {
     }
 }
 
+/// Judges what the interpreter takes, for a target.
+fn judged(text: &str, target: &'static Target) -> End {
+    let Ok(module) = Module::parse(text) else {
+        return End::Unreadable;
+    };
+    let scalars = Scalars::default();
+    match judge(&module, target, &scalars, None) {
+        Ok(_) => trace(&module, target, &scalars, "damaged", 2).map_or(End::Failed, |_| End::Done),
+        Err(JudgeError::Invalid(_)) => End::Invalid,
+        Err(_) => End::Failed,
+    }
+}
+
 /// What a token may be taken for.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
@@ -210,7 +227,12 @@ fn damaged<'t>(tokens: &[&'t str], at: usize, choice: usize) -> &'t str {
 #[test]
 fn a_damaged_token_is_an_error_or_another_kernel_and_never_a_panic() {
     let mut failures = Vec::new();
-    let mut ends = [End::Unreadable, End::Invalid, End::Failed, End::Done].map(|end| (end, 0));
+    let none = || [End::Unreadable, End::Invalid, End::Failed, End::Done].map(|end| (end, 0));
+    let mut ends = [none(), none()];
+    let count = |ends: &mut [(End, usize)], end: End| {
+        let same = ends.iter_mut().filter(|(other, _)| *other == end);
+        same.for_each(|(_, count)| *count += 1);
+    };
     for sample in samples() {
         for (form, text) in sample.texts.iter().enumerate() {
             assert_eq!(interpret(text, &sample), End::Done, "{}", sample.name);
@@ -230,11 +252,10 @@ fn a_damaged_token_is_an_error_or_another_kernel_and_never_a_panic() {
                 let (start, end) = places[at];
                 let with = damaged(&all, at, choice);
                 let changed = format!("{} {with} {}", &text[..start], &text[end..]);
-                match catch_unwind(|| interpret(&changed, &sample)) {
-                    Ok(end) => ends
-                        .iter_mut()
-                        .filter(|e| e.0 == end)
-                        .for_each(|e| e.1 += 1),
+                let target = &TARGETS[choice % TARGETS.len()];
+                let both = || [interpret(&changed, &sample), judged(&changed, target)];
+                match catch_unwind(both) {
+                    Ok(found) => (ends.iter_mut().zip(found)).for_each(|(e, end)| count(e, end)),
                     Err(_) => failures.push(format!(
                         "{}, form {form}: {:?} at byte {start} replaced by {with:?}",
                         sample.name,
@@ -252,7 +273,10 @@ fn a_damaged_token_is_an_error_or_another_kernel_and_never_a_panic() {
         failures.join("\n")
     );
     // The sample is worth something only if it gets into every part.
-    assert!(ends.iter().all(|(_, count)| *count > 0), "{ends:?}");
+    assert!(
+        ends.as_flattened().iter().all(|(_, count)| *count > 0),
+        "{ends:?}"
+    );
 }
 
 /// What costs time or memory without end is stopped by the budget, before the memory is taken.

@@ -182,7 +182,7 @@ impl Form {
         let start = f(self.at(same, axis));
         if f(self.at(other, axis)) == start {
             // The value in between is another one; it is looked for where the form is zero.
-            let root = -self.constant / self.coefficients[axis];
+            let root = self.constant.saturating_neg() / self.coefficients[axis];
             let at = root.clamp(same + 1, other);
             return Cut { axis, at };
         }
@@ -268,7 +268,10 @@ impl Context<'_> {
         let (Some(x), Some(y)) = (self.bounds(a), self.bounds(b)) else {
             return Number::Data;
         };
-        let y = if sign < 0 { (-y.1, -y.0) } else { y };
+        let y = match sign < 0 {
+            true => (y.1.saturating_neg(), y.0.saturating_neg()),
+            false => y,
+        };
         self.between(
             x.0.saturating_add(y.0),
             x.1.saturating_add(y.1),
@@ -321,7 +324,7 @@ impl Context<'_> {
         let (first, last) = (round(low, by), round(high, by));
         if let Number::Form(form) = a {
             if first == last {
-                let taken = Form::constant(-first.saturating_mul(by));
+                let taken = Form::constant(first.saturating_mul(by).saturating_neg());
                 let rest = form.combine(&taken, i64::wrapping_add);
                 return (Number::Form(Form::constant(first)), Number::Form(rest));
             }

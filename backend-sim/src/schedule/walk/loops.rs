@@ -459,7 +459,8 @@ impl Walk<'_> {
 
 /// Iterations of a loop from the first to before the last index.
 fn trips([first, last, step]: [Option<i64>; 3]) -> Option<i64> {
-    let (span, step) = ((last? - first?).max(0), step.unwrap_or(1).max(1));
+    let span = last?.saturating_sub(first?).max(0);
+    let step = step.unwrap_or(1).max(1);
     Some(span.div_euclid(step) + i64::from(span.rem_euclid(step) > 0))
 }
 

@@ -346,7 +346,7 @@ impl Stored {
     fn is_apart(&self, start: &[i64], size: &[i64]) -> bool {
         (self.start.iter().zip(&self.size))
             .zip(start.iter().zip(size))
-            .any(|((&a, &m), (&b, &n))| a + m <= b || b + n <= a)
+            .any(|((&a, &m), (&b, &n))| a.saturating_add(m) <= b || b.saturating_add(n) <= a)
     }
 
     /// Whether the value has so many rows of registers, or is the same in all.
