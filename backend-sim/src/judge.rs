@@ -28,7 +28,7 @@ use crate::trace::Process;
 pub enum JudgeError {
     /// It breaks a rule of the dialects, and so it has no meaning that could be judged.
     #[error(transparent)]
-    Invalid(#[from] VerifyError),
+    Invalid(#[from] Box<VerifyError>),
     /// It has no signature.
     #[error(transparent)]
     Signature(#[from] SignatureError),
@@ -89,7 +89,7 @@ pub fn judge(
     scalars: &Scalars,
     limit_bytes: Option<u64>,
 ) -> Result<Judged, JudgeError> {
-    module.verify()?;
+    module.verify().map_err(Box::new)?;
     let kernel = Prepared::new(module.clone().into(), target)?;
     let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
     let machine = Machine::new(target);
@@ -156,7 +156,7 @@ pub fn trace(
     title: &str,
     steps: u64,
 ) -> Result<Process, JudgeError> {
-    module.verify()?;
+    module.verify().map_err(Box::new)?;
     let kernel = Prepared::new(module.clone().into(), target)?;
     let grid = kernel.grid(kernel.bounds(), scalars, cores(target))?;
     let machine = Machine::new(target);
