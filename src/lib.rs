@@ -44,7 +44,7 @@ pub use linear_ce::{
 pub use tilecast_core as core;
 pub use tilecast_core::DType;
 pub use tilecast_core::kernels::linear_ce::{
-    Blocks, DxBlocks, InDw, Kept, Lazy, Options, Reduction, Schedule, Split, Stored, Strategy,
+    Blocks, InDw, Kept, Lazy, Options, ProductBlocks, Reduction, Schedule, Split, Stored, Strategy,
     Structure,
 };
 pub use tilecast_cpu as cpu;

@@ -99,10 +99,7 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     }
     let (request, _) = planned;
     let forward = row.forward.or(row.backward.map(|plan| plan.blocks));
-    let one_chunk = |blocks: Blocks| BackwardPlan {
-        blocks,
-        chunk_columns: Some(blocks.v),
-    };
+    let one_chunk = |blocks: Blocks| BackwardPlan::in_blocks(blocks, Some(blocks.v));
     let backward = row.backward.or(row.forward.map(one_chunk));
     let (Some(forward), Some(backward)) = (forward, backward) else {
         return Err(E::from(SimError::NothingToTry));

@@ -12,7 +12,7 @@ use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::kernels::head::{
-    Blocks, DxBlocks, Head, HeadError, HeadKernel, Lazy, Schedule, Split, Strategy, Structure,
+    Blocks, Head, HeadError, HeadKernel, Lazy, ProductBlocks, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -105,7 +105,10 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         shared_sub_tiles: false,
         structure: Structure::Overlapped,
         split: Split::Rows,
+        delta_split: Split::Rows,
         dx: None,
+        dw: None,
+        dw_rows: None,
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,
@@ -121,15 +124,18 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         h: whole(h),
         v: whole(v),
     };
+    let raise_product = |ProductBlocks { b, h }| ProductBlocks {
+        b: whole(b),
+        h: whole(h),
+    };
     Schedule {
         forward: raise(schedule.forward),
         backward: raise(schedule.backward),
         chunk_columns: whole(schedule.chunk_columns),
         rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
-        dx: schedule.dx.map(|dx| DxBlocks {
-            b: whole(schedule.backward.b),
-            h: whole(dx.h),
-        }),
+        dx: schedule.dx.map(raise_product),
+        dw: schedule.dw.map(raise_product),
+        dw_rows: schedule.dw_rows.map(whole),
         lazy: schedule.lazy.map(|lazy| Lazy {
             columns: whole(lazy.columns),
             ..lazy

@@ -144,7 +144,10 @@ mod tests {
             shared_sub_tiles: false,
             structure: Structure::Overlapped,
             split: Split::Rows,
+            delta_split: Split::Rows,
             dx: None,
+            dw: None,
+            dw_rows: None,
             lazy: None,
         };
         let programs = [

@@ -7,7 +7,7 @@ use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
 use tilecast_core::kernels::head::{
-    self, Blocks, Head, HeadKernel, Schedule, Split, Strategy, Structure,
+    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -16,7 +16,7 @@ use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
 
-use crate::op::{BackwardPlan, SimError, lazy, rows_per_sub_tile};
+use crate::op::{BackwardPlan, SimError, dw_rows, lazy, rows_per_sub_tile};
 use crate::tune::plans;
 
 /// An op that can be simulated.
@@ -305,10 +305,7 @@ impl<P: OnHead> Problem for P {
         target: &Target,
         structure: Structure,
     ) -> Result<Program<HeadKernel>, SimError> {
-        let plan = BackwardPlan {
-            blocks,
-            chunk_columns: None,
-        };
+        let plan = BackwardPlan::in_blocks(blocks, None);
         let schedule = schedule(blocks, plan, target, structure);
         self.program(Passes::Forward, &schedule)
     }
@@ -357,6 +354,8 @@ pub(crate) fn schedule(
     target: &Target,
     structure: Structure,
 ) -> Schedule {
+    let [dx, dw] =
+        (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
     Schedule {
         forward,
         backward: backward.blocks,
@@ -367,7 +366,10 @@ pub(crate) fn schedule(
         shared_sub_tiles: false,
         structure,
         split: Split::Rows,
-        dx: None,
+        delta_split: Split::Rows,
+        dx,
+        dw,
+        dw_rows: dw_rows(target),
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward),
             Structure::InTurn => None,
@@ -424,10 +426,7 @@ impl Problem for LogitsOp {
     }
 
     fn plans(&self, blocks: Self::Blocks, _: &[Strategy]) -> Vec<BackwardPlan<Self::Blocks>> {
-        vec![BackwardPlan {
-            blocks,
-            chunk_columns: None,
-        }]
+        vec![BackwardPlan::in_blocks(blocks, None)]
     }
 
     fn product_macs(&self) -> f64 {

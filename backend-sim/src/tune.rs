@@ -5,15 +5,21 @@
 //! without trying all of them. Each candidate gives one [`Row`], the op with that candidate in it;
 //! the pair of the two best is the first row.
 //!
+//! The kernels of a streaming backward pass share no VMEM either. They are judged in the same blocks, and then the best that each has
+//! seen with the same columns are put together to one more row (`products`).
+//!
 //! [`tune`] judges every candidate. [`best`] judges those that may be among the first rows: the matrix
 //! units and the scalar code of the steps give a floor for the time of a candidate before its kernels are
 //! even written.
+
+mod products;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use tilecast_core::kernels::head::{Blocks, Head, Strategy};
 use tilecast_core::program::Kernel;
+use tilecast_core::target::Target;
 
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
@@ -61,6 +67,19 @@ impl<B: PassBlocks> Space<B> {
         }
     }
 
+    /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans.
+    #[must_use]
+    pub fn with_product_blocks(mut self, given: [Option<[usize; 2]>; 2], target: &Target) -> Self {
+        for plan in &mut self.backward {
+            let BlockSizes { v, .. } = plan.blocks.sizes();
+            let of = |[b, h]: [usize; 2]| B::of_sizes(BlockSizes { b, h: Some(h), v }, target);
+            if plan.chunk_columns.is_some() {
+                plan.product_blocks = given.map(|own| own.map(of));
+            }
+        }
+        self
+    }
+
     /// Number of candidates.
     pub fn len(&self) -> usize {
         self.forward.len() + self.backward.len()
@@ -77,16 +96,10 @@ pub(crate) fn plans(head: &Head, blocks: Blocks, strategies: &[Strategy]) -> Vec
     let mut plans = Vec::new();
     for strategy in strategies {
         match strategy {
-            Strategy::Combined => plans.push(BackwardPlan {
-                blocks,
-                chunk_columns: None,
-            }),
+            Strategy::Combined => plans.push(BackwardPlan::in_blocks(blocks, None)),
             Strategy::Streaming => {
                 let chunks = chunk_columns(head, blocks.v).into_iter();
-                plans.extend(chunks.map(|columns| BackwardPlan {
-                    blocks,
-                    chunk_columns: Some(columns),
-                }));
+                plans.extend(chunks.map(|columns| BackwardPlan::in_blocks(blocks, Some(columns))));
             }
         }
     }
@@ -289,21 +302,33 @@ fn search<P: Problem>(
     )?;
     let best_forward = fastest(&forward, |pass| Row::new(request, None, None, &[pass]))?;
     let beside = best_forward.and_then(|i| forward[i].as_ref());
-    let programs: Result<Vec<_>, _> = (space.backward.iter())
+    let time_of_backward = |pass: &PassReport<P::Kernel>| match beside {
+        Some(forward) => time(&[forward, pass]),
+        None => time(&[pass]),
+    };
+    let mut plans = space.backward.clone();
+    let programs: Result<Vec<_>, _> = (plans.iter())
         .map(|&plan| request.backward_program(plan))
         .collect();
-    let backward = candidates_judged(
+    let mut backward = candidates_judged(
         programs?,
-        |i| space.backward[i].blocks,
+        |i| plans[i].blocks,
         top,
-        |program| request.floor_s(program, 3),
+        |program| request.floor_beside_others_s(program, 3),
         |program| request.judge(program, &mut known),
-        |pass| match beside {
-            Some(forward) => time(&[forward, pass]),
-            None => time(&[pass]),
-        },
+        time_of_backward,
         &mut progress,
     )?;
+    let mut together = 0;
+    for plan in products::put_together(&plans, &backward, request.operations_preferred()) {
+        if together == top {
+            break;
+        }
+        let pass = request.judge(request.backward_program(plan)?, &mut known)?;
+        together += usize::from(time_of_backward(&pass)?.is_some());
+        plans.push(plan);
+        backward.push(Some(pass));
+    }
     let best_backward = fastest(&backward, |pass| Row::new(request, None, None, &[pass]))?;
     let row = |i: Option<usize>, j: Option<usize>| -> Result<Option<Row<P::Blocks>>, SimError> {
         let judged = [
@@ -315,7 +340,7 @@ fn search<P: Problem>(
             return Ok(None);
         };
         let blocks = i.map(|i| space.forward[i]);
-        let plan = j.map(|j| space.backward[j]);
+        let plan = j.map(|j| plans[j]);
         Row::new(request, blocks, plan, &passes).map(Some)
     };
     let mut rows = Vec::with_capacity(space.len());

@@ -137,7 +137,10 @@ fn samples() -> Vec<Sample> {
             shared_sub_tiles: false,
             structure: Structure::Overlapped,
             split: Split::Rows,
+            delta_split: Split::Rows,
             dx: None,
+            dw: None,
+            dw_rows: None,
             lazy: None,
         };
         let programs: [Program<HeadKernel>; 2] = [

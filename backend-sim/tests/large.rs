@@ -26,10 +26,7 @@ fn ratios(line: &str) -> [f64; 2] {
     };
     let pass = match fields[0] {
         "forward" => request.forward(blocks),
-        "backward" => request.backward(BackwardPlan {
-            blocks,
-            chunk_columns: None,
-        }),
+        "backward" => request.backward(BackwardPlan::in_blocks(blocks, None)),
         other => panic!("no pass `{other}`"),
     };
     let kernel = pass.unwrap().kernels.remove(0);

@@ -23,10 +23,7 @@ fn simulate(
 ) -> ([PassReport; 2], OpReport) {
     let forward = request.forward(blocks).unwrap();
     let backward = request
-        .backward(BackwardPlan {
-            blocks,
-            chunk_columns,
-        })
+        .backward(BackwardPlan::in_blocks(blocks, chunk_columns))
         .unwrap();
     let total = request.total(&[&forward, &backward]).unwrap();
     ([forward, backward], total)

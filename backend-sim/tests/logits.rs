@@ -29,10 +29,7 @@ fn request(op: LogitsOp, target: &'static Target) -> Request<LogitsOp> {
 
 /// Seconds of both passes in the blocks of `schedule`.
 fn time_s(request: &Request<LogitsOp>, schedule: Schedule) -> Option<f64> {
-    let plan = BackwardPlan {
-        blocks: schedule.backward,
-        chunk_columns: None,
-    };
+    let plan = BackwardPlan::in_blocks(schedule.backward, None);
     let forward = request.forward(schedule.forward).unwrap();
     let backward = request.backward(plan).unwrap();
     let report = request.total(&[&forward, &backward]).unwrap();

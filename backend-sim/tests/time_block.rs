@@ -35,10 +35,7 @@ fn of_library(b: usize, dtype: DType) -> f64 {
     let op = LogitsCe::new(TOKENS, VOCAB, dtype, Options::default()).unwrap();
     let request = Request::new(LogitsOp::LogitsCe(op), v6e(), 1, None).unwrap();
     let blocks = Blocks::for_target(b, COLUMNS, v6e());
-    let plan = BackwardPlan {
-        blocks,
-        chunk_columns: None,
-    };
+    let plan = BackwardPlan::in_blocks(blocks, None);
     let passes = [request.forward(blocks), request.backward(plan)].map(Result::unwrap);
     let passes = [&passes[0], &passes[1]];
     request.total(&passes).unwrap().total.unwrap().time_s * 1e3

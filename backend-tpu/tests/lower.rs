@@ -39,7 +39,10 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         shared_sub_tiles: false,
         structure: Structure::Overlapped,
         split: Split::Rows,
+        delta_split: Split::Rows,
         dx: None,
+        dw: None,
+        dw_rows: None,
         lazy: None,
     }
 }

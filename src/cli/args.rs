@@ -22,7 +22,7 @@ use tilecast::{DType, Options, Reduction, Strategy, Structure};
 
 use super::Outcome;
 use super::logits::{GivenLogits, LogitsArgs};
-use super::sizes::{Sizes, parse_sizes};
+use super::sizes::{Sizes, parse_product_sizes, parse_sizes};
 
 /// A command that cannot do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -298,12 +298,23 @@ pub(crate) struct ScheduleArgs {
     /// Block sizes of the backward pass [default: those of --blocks, or chosen]
     #[arg(long, value_name = "b,h,v", value_parser = parse_sizes, allow_hyphen_values = true)]
     pub(crate) backward_blocks: Option<Sizes>,
+    /// Blocks of dx in the backward pass `streaming`, along tokens and hidden [default: those of delta, or chosen]
+    #[arg(long, value_name = "b,h", value_parser = parse_product_sizes, allow_hyphen_values = true)]
+    pub(crate) dx_blocks: Option<[usize; 2]>,
+    /// Blocks of dw, likewise
+    #[arg(long, value_name = "b,h", value_parser = parse_product_sizes, allow_hyphen_values = true)]
+    pub(crate) dw_blocks: Option<[usize; 2]>,
     /// Structure of the backward pass
     #[arg(long, default_value = "auto", value_parser = strategy())]
     pub(crate) strategy: StrategyChoice,
 }
 
 impl ScheduleArgs {
+    /// Blocks of `dx` and `dw` that were given.
+    pub(crate) const fn product_blocks(&self) -> [Option<[usize; 2]>; 2] {
+        [self.dx_blocks, self.dw_blocks]
+    }
+
     /// The blocks of both passes, as far as any were given.
     ///
     /// # Errors

@@ -19,11 +19,11 @@ use tilecast::sim::op::Request;
 use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
-use tilecast::{Schedule, Structure};
+use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 
 use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
 use super::logits::given_blocks;
-use super::report::space;
+use super::report::{products_text, space};
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +149,8 @@ pub(crate) struct OpEmission {
     pub(crate) blocks: Option<BlockSizes>,
     /// Of the backward pass, if it is wanted.
     pub(crate) backward_blocks: Option<BlockSizes>,
+    /// Of `dx` and `dw`, where they have their own.
+    pub(crate) product_blocks: [Option<[usize; 2]>; 2],
     /// Of the backward pass, where there are several.
     pub(crate) strategy: Option<&'static str>,
     /// What each kernel asks for.
@@ -211,7 +213,8 @@ impl OpEmission {
 
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
-        choice_text(self.blocks, self.backward_blocks, self.strategy)
+        let backward = (self.backward_blocks, self.product_blocks);
+        choice_text(self.blocks, backward, self.strategy)
     }
 }
 
@@ -249,6 +252,12 @@ impl Choices<'_> {
             program: AnyProgram::Head(emission.program(pass)?),
             blocks,
             backward_blocks,
+            product_blocks: match (pass.backward(), schedule.strategy) {
+                (true, Strategy::Streaming) => {
+                    [schedule.dx, schedule.dw].map(|own| own.map(|ProductBlocks { b, h }| [b, h]))
+                }
+                _ => [None; 2],
+            },
             strategy: pass.backward().then(|| schedule.strategy.name()),
             vmem_limit_bytes: emission.vmem_limit_bytes,
             misfit: emission.misfit,
@@ -273,6 +282,7 @@ impl Choices<'_> {
             program: AnyProgram::Logits(program?),
             blocks,
             backward_blocks,
+            product_blocks: [None; 2],
             strategy: None,
             vmem_limit_bytes,
             misfit: None,
@@ -296,12 +306,13 @@ fn kernels<K: Kernel>(
 /// Blocks and strategy, for a person.
 pub(crate) fn choice_text(
     blocks: Option<BlockSizes>,
-    backward_blocks: Option<BlockSizes>,
+    (backward_blocks, products): (Option<BlockSizes>, [Option<[usize; 2]>; 2]),
     strategy: Option<&str>,
 ) -> String {
     let forward = blocks.map(|blocks| format!("forward {blocks}"));
+    let products = products_text(products);
     let backward = backward_blocks.map(|blocks| match strategy {
-        Some(strategy) => format!("backward {blocks} {strategy}"),
+        Some(strategy) => format!("backward {blocks}{products} {strategy}"),
         None => format!("backward {blocks}"),
     });
     let parts: Vec<String> = [forward, backward].into_iter().flatten().collect();

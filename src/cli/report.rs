@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
 use tilecast::sim::memory::{SPILL_ERROR, is_open, room_bytes};
-use tilecast::sim::op::Request;
+use tilecast::sim::op::{BackwardPlan, Request};
 use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
@@ -37,12 +37,24 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
     schedule: &ScheduleArgs,
     request: &Request<P>,
 ) -> Result<Space<P::Blocks>, CliError> {
-    Ok(Space::new(
+    let strategies = strategies(schedule, request.kernel_structure());
+    let given = schedule.product_blocks();
+    let strategies = match given {
+        [None, None] => strategies,
+        _ if strategies.contains(&Strategy::Streaming) => vec![Strategy::Streaming],
+        _ => {
+            return Err(CliError::invalid(
+                "--dx-blocks and --dw-blocks are of the strategy streaming; leave them out",
+            ));
+        }
+    };
+    let space = Space::new(
         request,
         passes(schedule.pass),
         schedule.blocks(|sizes| P::Blocks::of(sizes, request.target()))?,
-        &strategies(schedule, request.kernel_structure()),
-    ))
+        &strategies,
+    );
+    Ok(space.with_product_blocks(given, request.target()))
 }
 
 /// The given strategy, or all that published kernels have if theirs is the structure.
@@ -208,6 +220,26 @@ pub(crate) fn blocks_text(blocks: impl PassBlocks) -> String {
     blocks.sizes().to_string()
 }
 
+/// Blocks of a backward pass: those of delta, and of `dx` and `dw` where these have their own.
+pub(crate) fn plan_text(plan: &BackwardPlan<impl PassBlocks>) -> String {
+    let products = plan.product_blocks.map(|own| own.map(product_sizes));
+    format!("{}{}", blocks_text(plan.blocks), products_text(products))
+}
+
+/// Blocks of products that have their own, to follow those of delta.
+pub(crate) fn products_text(products: [Option<[usize; 2]>; 2]) -> String {
+    let named = ["dx", "dw"].into_iter().zip(products);
+    let text = |(name, own): (&str, Option<[usize; 2]>)| {
+        own.map_or_else(String::new, |[b, h]| format!(" {name} {b},{h}"))
+    };
+    named.map(text).collect()
+}
+
+fn product_sizes(blocks: impl PassBlocks) -> [usize; 2] {
+    let [b, h, _] = blocks.sizes().sides();
+    [b, h]
+}
+
 /// A configuration in one phrase.
 pub(crate) fn row_text(row: &Row<impl PassBlocks>) -> String {
     let forward = row
@@ -221,7 +253,7 @@ pub(crate) fn row_text(row: &Row<impl PassBlocks>) -> String {
         let strategy = plan.strategy_name().map(|name| format!(" {name}"));
         format!(
             "backward {}{}{chunk}",
-            blocks_text(plan.blocks),
+            plan_text(&plan),
             strategy.unwrap_or_default()
         )
     });

@@ -10,7 +10,9 @@ use tilecast::core::target::Target;
 use tilecast::cpu::simd::{Level, Simd};
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{Interpretation, default_target, smallest_schedule};
-use tilecast::{Blocks, Cpu, DType, Gradient, Reduction, Schedule, Stored, Strategy};
+use tilecast::{
+    Blocks, Cpu, DType, Gradient, ProductBlocks, Reduction, Schedule, Stored, Strategy,
+};
 
 use super::Outcome;
 use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level, parse_target};
@@ -86,7 +88,7 @@ pub(crate) struct Args {
     chunk_columns: Option<u32>,
     /// linear-ce on the cpu: both passes in one, which stores logits, in the place of dw or up to 48 MiB per thread, instead
     /// of computing them again, where that is faster
-    #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "strategy", "chunk_columns"])]
+    #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "dx_blocks", "dw_blocks", "strategy", "chunk_columns"])]
     store_logits: bool,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
@@ -160,10 +162,15 @@ impl Args {
     /// The default of a backend, with what was asked for in its place.
     pub(crate) fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
         let [forward, backward] = self.schedule.blocks(Sizes::of_head)?;
+        let of = |[b, h]: [usize; 2]| ProductBlocks { b, h };
+        let [dx, dw] = self.schedule.product_blocks().map(|own| own.map(of));
+        let chosen = chosen.in_blocks(forward, backward);
         Ok(Schedule {
+            dx: dx.or(chosen.dx),
+            dw: dw.or(chosen.dw),
             strategy: self.schedule.strategy.0.unwrap_or(chosen.strategy),
             chunk_columns: (self.chunk_columns).map_or(chosen.chunk_columns, |n| n as usize),
-            ..chosen.in_blocks(forward, backward)
+            ..chosen
         })
     }
 

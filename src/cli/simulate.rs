@@ -234,13 +234,14 @@ impl<'a, P: Problem> Simulation<'a, P> {
     fn kernels(&self) -> Vec<Shown<'_>> {
         let mut kernels = Vec::new();
         for (pass, report) in &self.passes {
-            let blocks = match *pass {
+            let blocks = |number: usize| match *pass {
                 "forward" => self.row.forward,
-                _ => self.row.backward.map(|plan| plan.blocks),
+                _ => self.row.backward.map(|plan| plan.blocks_of(number)),
             };
-            kernels.extend(report.kernels.iter().map(|kernel| Shown {
+            let numbered = report.kernels.iter().enumerate();
+            kernels.extend(numbered.map(|(number, kernel)| Shown {
                 pass: Some(pass),
-                blocks: blocks.map(|blocks| blocks.sizes()),
+                blocks: blocks(number).map(|blocks| blocks.sizes()),
                 kernel,
             }));
         }

@@ -74,19 +74,40 @@ impl OfSizes for softmax::Blocks {
 /// What is wrong, and with which number.
 pub(crate) fn parse_sizes(text: &str) -> Result<Sizes, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
-    let size = |name: &str, text: &str| match text.parse::<u32>() {
-        Ok(size @ 1..=MAX_BLOCK) => Ok(size as usize),
-        _ => Err(format!(
-            "block size {name} is `{text}`; it must be a whole number from 1 to {MAX_BLOCK}"
-        )),
-    };
     match parts[..] {
-        [b, h, v] => Ok(Sizes::Three([size("b", b)?, size("h", h)?, size("v", v)?])),
-        [b, v] => Ok(Sizes::Two([size("b", b)?, size("v", v)?])),
+        [b, h, v] => {
+            let [b, h] = [parse_size("b", b)?, parse_size("h", h)?];
+            Ok(Sizes::Three([b, h, parse_size("v", v)?]))
+        }
+        [b, v] => Ok(Sizes::Two([parse_size("b", b)?, parse_size("v", v)?])),
         _ => Err(format!(
             "{} numbers; give three, for tokens, hidden and vocabulary: 128,512,1024; or two, for tokens and \
              vocabulary, of an op on given logits: 128,2048",
             parts.len()
+        )),
+    }
+}
+
+/// Parses `b,h`: blocks of a product, whose columns are those of delta.
+///
+/// # Errors
+/// What is wrong, and with which number.
+pub(crate) fn parse_product_sizes(text: &str) -> Result<[usize; 2], String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    match parts[..] {
+        [b, h] => Ok([parse_size("b", b)?, parse_size("h", h)?]),
+        _ => Err(format!(
+            "{} numbers; give two, for tokens and hidden: 512,1024",
+            parts.len()
+        )),
+    }
+}
+
+fn parse_size(name: &str, text: &str) -> Result<usize, String> {
+    match text.parse::<u32>() {
+        Ok(size @ 1..=MAX_BLOCK) => Ok(size as usize),
+        _ => Err(format!(
+            "block size {name} is `{text}`; it must be a whole number from 1 to {MAX_BLOCK}"
         )),
     }
 }
@@ -115,6 +136,14 @@ mod tests {
         ] {
             assert!(blocks(text).unwrap_err().contains(error), "{text}");
         }
+    }
+
+    #[test]
+    fn blocks_of_a_product_are_two_numbers() {
+        assert_eq!(parse_product_sizes("512, 1024"), Ok([512, 1024]));
+        let refused = |text| parse_product_sizes(text).unwrap_err();
+        assert!(refused("512,1024,768").contains("3 numbers; give two"));
+        assert!(refused("512,0").contains("block size h is `0`"));
     }
 
     #[test]

@@ -24,8 +24,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    assumptions, blocks_json, blocks_text, count_text, headline, outcome, range_json, request,
-    row_text, shape_json, space, time_text,
+    assumptions, blocks_json, blocks_text, count_text, headline, outcome, plan_text, range_json,
+    request, row_text, shape_json, space, time_text,
 };
 use super::sizes::OfSizes;
 
@@ -286,7 +286,7 @@ fn ranking(rows: &[Row<impl PassBlocks>], top: usize) -> Table {
         table.add_row([
             number(i + 1),
             or_none(row.forward.map(blocks_text)).into(),
-            or_none(plan.map(|plan| blocks_text(plan.blocks))).into(),
+            or_none(plan.as_ref().map(plan_text)).into(),
             or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
             number(or_none(
                 plan.and_then(|plan| plan.chunk_columns)
@@ -352,12 +352,15 @@ fn document<P: Problem>(op: Op, tuned: &[Tuned<P>]) -> Value {
 
 fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
     let plan = row.backward;
+    let product = |i: usize| Some(plan?.product_blocks[i]?.sizes());
     let total = row.report.total;
     json!({
         "target": target.name,
         "strategy": plan.and_then(|plan| plan.strategy_name()),
         "blocks": blocks_json(row.forward.map(|blocks| blocks.sizes())),
         "backward_blocks": blocks_json(plan.map(|plan| plan.blocks.sizes())),
+        "dx_blocks": blocks_json(product(0)),
+        "dw_blocks": blocks_json(product(1)),
         "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
         "verdict": row.report.verdict.name(),
         "reason": row.report.reason,
@@ -385,6 +388,10 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "backward_b",
         "backward_h",
         "backward_v",
+        "dx_b",
+        "dx_h",
+        "dw_b",
+        "dw_h",
         "chunk_columns",
         "verdict",
         "reason",
@@ -427,6 +434,10 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
     ];
     record.extend(sizes(row.forward.map(|blocks| blocks.sizes())));
     record.extend(sizes(plan.map(|plan| plan.blocks.sizes())));
+    for i in 0..2 {
+        let [b, h, _] = sizes(plan.and_then(|plan| Some(plan.product_blocks[i]?.sizes())));
+        record.extend([b, h]);
+    }
     record.extend([
         empty_or(
             plan.and_then(|plan| plan.chunk_columns)

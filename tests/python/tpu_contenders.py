@@ -76,7 +76,11 @@ def tuned(tilecast, cell, passes):
     options = ["--vmem-limit-kib", str(best["vmem_limit_bytes"] >> 10)]
     if passes == "forward":
         return [*options, "--blocks", sides(best["blocks"])]
-    return [*options, "--backward-blocks", sides(best["backward_blocks"]), "--strategy", best["strategy"]]
+    options += ["--backward-blocks", sides(best["backward_blocks"]), "--strategy", best["strategy"]]
+    for gradient in "dx", "dw":
+        if own := best[f"{gradient}_blocks"]:
+            options += [f"--{gradient}-blocks", f"{own['b']},{own['h']}"]
+    return options
 
 
 def tokamax(cell, passes, blocks, limit_bytes):

@@ -4,7 +4,7 @@
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
 use tilecast::core::kernels::head::{
-    Blocks, DxBlocks, HeadOptions, Lazy, Schedule, Split, Strategy, Structure,
+    Blocks, HeadOptions, Lazy, ProductBlocks, Schedule, Split, Strategy, Structure,
 };
 use tilecast::core::kernels::linear_op::{Inputs, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
@@ -144,7 +144,10 @@ impl Case {
                 Strategy::Combined => Split::Rows,
                 Strategy::Streaming => Split::Columns,
             },
-            dx: Some(DxBlocks { b, h }),
+            delta_split: Split::Columns,
+            dx: Some(ProductBlocks { b, h }),
+            dw: None,
+            dw_rows: None,
             lazy: None,
         };
         match column {

@@ -4,7 +4,7 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
-    ArrayMut, Blocks, Cotangents, Cpu, DType, DxBlocks, GradientsMut, Lazy, Matrix, Options,
+    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Lazy, Matrix, Options, ProductBlocks,
     Reduction, Schedule, Split, Strategy, Structure, linear_ce,
 };
 use tilecast_tests::backend::{held_delta, with_op, with_options};
@@ -50,8 +50,18 @@ fn shared(rows: usize) -> Case {
 fn by_columns(schedule: &mut Schedule) {
     let Blocks { b, h, .. } = schedule.backward;
     let (b, h) = (b / 2, h.div_ceil(2));
-    schedule.split = Split::Columns;
-    schedule.dx = Some(DxBlocks { b, h });
+    (schedule.split, schedule.delta_split) = (Split::Columns, Split::Columns);
+    schedule.dx = Some(ProductBlocks { b, h });
+}
+
+/// Fewer rows of `dx` than of delta, and more of `dw`, more than delta has in some cases.
+fn of_their_own(schedule: &mut Schedule) {
+    let Blocks { b, h, .. } = schedule.backward;
+    schedule.dx = Some(ProductBlocks { b: b - 1, h });
+    schedule.dw = Some(ProductBlocks {
+        b: 2 * b + 1,
+        h: h.div_ceil(2),
+    });
 }
 
 fn in_turn(schedule: &mut Schedule) {
@@ -214,6 +224,15 @@ cases! {
     shared_columns_of_one_token: Case::new("", [1, 24, 50]).blocks([8, 10, 16])
         .options(everything()).edit_schedule(by_columns);
     shared_columns_of_large_logits: ragged().logit_scale(60.0).edit_schedule(by_columns);
+    products_in_blocks_of_their_own: ragged().options(everything()).edit_schedule(of_their_own);
+    products_in_blocks_of_their_own_bf16: ragged().bf16().edit_schedule(of_their_own);
+    products_in_large_blocks: few_tokens().options(everything()).edit_schedule(of_their_own);
+    dw_in_several_products: ragged().options(everything()).edit_schedule(|s| s.dw_rows = Some(3));
+    dw_in_several_products_bf16: ragged().bf16().edit_schedule(|s| s.dw_rows = Some(4));
+    products_of_shared_columns: ragged().edit_schedule(|s| {
+        by_columns(s);
+        s.dw = Some(ProductBlocks { b: 9, h: 3 });
+    });
     one_chunk: ragged().options(everything()).edit_schedule(|s| s.chunk_columns = 50);
     a_chunk_for_each_block: ragged().edit_schedule(|s| s.chunk_columns = 1);
     last_chunk_overlaps: Case::new("", [11, 8, 33]).blocks([4, 8, 5]).options(everything())
@@ -267,6 +286,11 @@ cases! {
         s.rows_per_sub_tile = 128;
     });
     tpu_blocks_shared_columns: tpu_blocks().options(everything()).edit_schedule(by_columns);
+    tpu_blocks_of_their_own: tpu_blocks().options(everything()).edit_schedule(of_their_own);
+    tpu_blocks_of_their_own_bf16: tpu_blocks().bf16().edit_schedule(|s| {
+        of_their_own(s);
+        s.dw_rows = Some(128);
+    });
     tpu_blocks_in_turn: tpu_blocks().options(everything()).edit_schedule(in_turn);
     tpu_blocks_in_turn_bf16: tpu_blocks().bf16().edit_schedule(in_turn);
     tpu_blocks_in_turn_in_one_hidden_block: Case::new("", [300, 140, 301]).blocks([128, 256, 128])

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tilecast::{
-    Blocks, DType, DxBlocks, Lazy, Options, Reduction, Schedule, Split, Strategy as Backward,
+    Blocks, DType, Lazy, Options, ProductBlocks, Reduction, Schedule, Split, Strategy as Backward,
     Structure,
 };
 use tilecast_cpu::simd::Simd;
@@ -97,6 +97,25 @@ fn blocks_for([b, h, v]: [usize; 3]) -> impl Strategy<Value = Blocks> {
     })
 }
 
+fn split(by_columns: bool) -> Split {
+    match by_columns {
+        true => Split::Columns,
+        false => Split::Rows,
+    }
+}
+
+/// Of how many times as many rows as others have, or as few.
+fn own_blocks() -> impl Strategy<Value = Option<(usize, bool, usize)>> {
+    proptest::option::of((1..=4_usize, any::<bool>(), block()))
+}
+
+fn product((factor, more, h): (usize, bool, usize), Blocks { b, .. }: Blocks) -> ProductBlocks {
+    ProductBlocks {
+        b: if more { b * factor } else { b.div_ceil(factor) },
+        h,
+    }
+}
+
 fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
     (
         blocks_for(shape),
@@ -106,8 +125,8 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         block(),
         any::<bool>(),
         any::<bool>(),
-        any::<bool>(),
-        proptest::option::of((1..=4_usize, block())),
+        [any::<bool>(), any::<bool>()],
+        [own_blocks(), own_blocks()],
         proptest::option::of((block(), any::<bool>())),
     )
         .prop_map(
@@ -120,7 +139,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 shared_sub_tiles,
                 in_turn,
                 by_columns,
-                dx,
+                [dx, dw],
                 lazy,
             )| Schedule {
                 forward,
@@ -134,17 +153,11 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                     true => Structure::InTurn,
                     false => Structure::Overlapped,
                 },
-                split: match by_columns {
-                    true => Split::Columns,
-                    false => Split::Rows,
-                },
-                dx: dx.map(|(parts, h)| DxBlocks {
-                    b: match backward.b.is_multiple_of(parts) {
-                        true => backward.b / parts,
-                        false => backward.b,
-                    },
-                    h,
-                }),
+                split: split(by_columns[0]),
+                delta_split: split(by_columns[1]),
+                dx: dx.map(|own| product(own, backward)),
+                dw: dw.map(|own| product(own, backward)),
+                dw_rows: None,
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {
                     columns,
                     keeps_logits,

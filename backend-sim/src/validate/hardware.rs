@@ -184,10 +184,7 @@ fn passes(run: &Run, request: &Request) -> Result<Vec<(PassReport, u64)>, Hardwa
         passes.push((request.forward(run.blocks)?, forward));
     }
     if backward > 0 {
-        let plan = BackwardPlan {
-            blocks: run.blocks,
-            chunk_columns: None,
-        };
+        let plan = BackwardPlan::in_blocks(run.blocks, None);
         passes.push((request.backward(plan)?, backward));
     }
     Ok(passes)

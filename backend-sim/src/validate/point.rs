@@ -108,7 +108,10 @@ impl Own {
             shared_sub_tiles: false,
             structure: Structure::Overlapped,
             split: Split::Rows,
+            delta_split: Split::Rows,
             dx: None,
+            dw: None,
+            dw_rows: None,
             lazy: self.lazy,
         };
         match self.strategy {

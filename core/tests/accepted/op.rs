@@ -175,7 +175,10 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         shared_sub_tiles: false,
         structure: Structure::Overlapped,
         split: Split::Rows,
+        delta_split: Split::Rows,
         dx: None,
+        dw: None,
+        dw_rows: None,
         lazy: None,
     }
 }

@@ -98,7 +98,10 @@ impl Case {
             shared_sub_tiles: false,
             structure: Structure::Overlapped,
             split: Split::Rows,
+            delta_split: Split::Rows,
             dx: None,
+            dw: None,
+            dw_rows: None,
             ..chosen
         }
     }

@@ -132,6 +132,8 @@ impl Source {
             Self::Op(emission) => Report {
                 blocks: emission.blocks,
                 backward_blocks: emission.backward_blocks,
+                dx_blocks: emission.product_blocks[0],
+                dw_blocks: emission.product_blocks[1],
                 strategy: emission.strategy.map(Into::into),
                 ..report
             },

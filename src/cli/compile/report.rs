@@ -25,6 +25,9 @@ pub(super) struct Report {
     pub(super) message: Option<String>,
     pub(super) blocks: Option<BlockSizes>,
     pub(super) backward_blocks: Option<BlockSizes>,
+    /// Along tokens and hidden.
+    pub(super) dx_blocks: Option<[usize; 2]>,
+    pub(super) dw_blocks: Option<[usize; 2]>,
     pub(super) strategy: Option<String>,
     /// Arrays that were taken for those of a Mosaic kernel.
     pub(super) arrays: Option<Arrays>,
@@ -79,6 +82,8 @@ impl Report {
             message: None,
             blocks: None,
             backward_blocks: None,
+            dx_blocks: None,
+            dw_blocks: None,
             strategy: None,
             arrays: None,
             kernels: Vec::new(),
@@ -131,7 +136,8 @@ impl Report {
     /// What was chosen or taken for granted.
     fn print_what(&self) -> Result<(), CliError> {
         if let Some(op) = &self.op {
-            let choice = choice_text(self.blocks, self.backward_blocks, self.strategy.as_deref());
+            let backward = (self.backward_blocks, [self.dx_blocks, self.dw_blocks]);
+            let choice = choice_text(self.blocks, backward, self.strategy.as_deref());
             print(format_args!("{op} for {}: {choice}", self.target))?;
         }
         if let Some(arrays) = &self.arrays {

@@ -11,7 +11,7 @@ use tilecast::sim::{Verdict, bytes_text};
 use super::super::Outcome;
 use super::super::args::{CliError, ProblemArgs};
 use super::super::output::{number, print, print_json, print_table, table};
-use super::super::report::{blocks_text, count_text, outcome, space, time_text};
+use super::super::report::{blocks_text, count_text, outcome, plan_text, space, time_text};
 use super::super::sizes::OfSizes;
 use super::{Args, Tuned, request_of, row_json};
 
@@ -96,7 +96,7 @@ fn print_models(found: &[(String, Tuned<impl Problem>)]) -> Result<(), CliError>
         match row.report.total {
             Some(total) => cells.extend([
                 or_none(row.forward.map(blocks_text)).into(),
-                or_none(plan.map(|plan| blocks_text(plan.blocks))).into(),
+                or_none(plan.as_ref().map(plan_text)).into(),
                 or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
                 number(or_none(
                     plan.and_then(|plan| plan.chunk_columns)

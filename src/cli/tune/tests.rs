@@ -73,6 +73,8 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "strategy",
                 "blocks",
                 "backward_blocks",
+                "dx_blocks",
+                "dw_blocks",
                 "chunk_columns",
                 "verdict",
                 "reason",

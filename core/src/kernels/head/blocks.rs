@@ -60,8 +60,15 @@ pub struct Schedule {
     pub structure: Structure,
     /// Forward: what threads share.
     pub split: Split,
-    /// Streaming: given if threads share columns of delta.
-    pub dx: Option<DxBlocks>,
+    /// Streaming: what threads share of delta.
+    pub delta_split: Split,
+    /// Streaming: blocks of `dx`, where they are not those of delta.
+    pub dx: Option<ProductBlocks>,
+    /// Streaming: blocks of `dw`, where they are not those of delta.
+    pub dw: Option<ProductBlocks>,
+    /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
+    /// such a product transposes in VMEM.
+    pub dw_rows: Option<usize>,
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
@@ -90,14 +97,6 @@ pub enum Split {
 }
 
 impl Split {
-    /// Where `dx` has such blocks.
-    pub(super) fn of_delta(dx: Option<DxBlocks>) -> Self {
-        match dx {
-            None => Self::Rows,
-            Some(_) => Self::Columns,
-        }
-    }
-
     /// Of the axis of column blocks.
     pub(super) const fn of_columns(self) -> Semantics {
         match self {
@@ -107,27 +106,34 @@ impl Split {
     }
 }
 
-/// Blocks of `dx`, where threads share columns of delta. These are not the columns of `dx`, which has blocks of its own for threads
-/// to share.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct DxBlocks {
-    /// Tokens; they divide those of other blocks.
+/// Blocks of a product of a streaming pass that are its own. Its columns are those of delta, which are no columns of `dx`: threads
+/// that share columns of delta have such blocks of that to share. On a TPU each kernel has VMEM of its own, and each of the three
+/// fills it with other things.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProductBlocks {
+    /// Tokens.
     pub b: usize,
     /// Hidden.
     pub h: usize,
 }
 
-impl DxBlocks {
-    /// Checks them against those of the pass.
-    pub(super) fn check(self, blocks: Blocks) -> Result<(), HeadError> {
-        check_sizes([("dx block b", self.b), ("dx block h", self.h)])?;
-        match blocks.b.is_multiple_of(self.b) {
-            true => Ok(()),
-            false => Err(HeadError::DxRows {
-                rows: self.b,
-                of: blocks.b,
-            }),
-        }
+impl ProductBlocks {
+    /// Checks those of `dx`, where it has some.
+    pub(super) fn check_dx(dx: Option<Self>) -> Result<(), HeadError> {
+        dx.map_or(Ok(()), |Self { b, h }| {
+            check_sizes([("dx block b", b), ("dx block h", h)])
+        })
+    }
+
+    fn check_dw(dw: Option<Self>) -> Result<(), HeadError> {
+        dw.map_or(Ok(()), |Self { b, h }| {
+            check_sizes([("dw block b", b), ("dw block h", h)])
+        })
+    }
+
+    /// Blocks of a product: these, with the columns of those of delta, or those.
+    pub(super) fn or(of_product: Option<Self>, blocks: Blocks) -> Blocks {
+        of_product.map_or(blocks, |Self { b, h }| Blocks { b, h, ..blocks })
     }
 }
 
@@ -142,14 +148,15 @@ pub struct Lazy {
 }
 
 impl Schedule {
-    /// The same in blocks that are given; those of `dx` are then like the others of the backward pass.
+    /// The same in blocks that are given; those of products are then like the others of the backward pass.
     #[must_use]
     pub fn in_blocks(self, forward: Option<Blocks>, backward: Option<Blocks>) -> Self {
-        let of_pass = |Blocks { b, h, .. }| DxBlocks { b, h };
+        let of_pass = |Blocks { b, h, .. }| ProductBlocks { b, h };
         Self {
             forward: forward.unwrap_or(self.forward),
             backward: backward.unwrap_or(self.backward),
             dx: (self.dx).map(|dx| backward.map_or(dx, of_pass)),
+            dw: (self.dw).map(|dw| backward.map_or(dw, of_pass)),
             ..self
         }
     }
@@ -169,9 +176,11 @@ impl Schedule {
             ("chunk columns", self.chunk_columns),
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
+            ("rows of dw", self.dw_rows.unwrap_or(1)),
             ("lazy columns", self.lazy.map_or(1, |lazy| lazy.columns)),
         ])?;
-        self.dx.map_or(Ok(()), |dx| dx.check(*backward))
+        ProductBlocks::check_dx(self.dx)?;
+        ProductBlocks::check_dw(self.dw)
     }
 }
 
@@ -416,16 +425,19 @@ impl Schedule {
             shared_sub_tiles: true,
             structure: Structure::Overlapped,
             split,
+            delta_split: backward_split,
             dx: match backward_split {
                 Split::Rows => None,
-                Split::Columns => Some(DxBlocks::for_cache(head, cache, backward)),
+                Split::Columns => Some(ProductBlocks::for_cache(head, cache, backward)),
             },
+            dw: None,
+            dw_rows: None,
             lazy: None,
         }
     }
 }
 
-impl DxBlocks {
+impl ProductBlocks {
     /// For every thread to have one. Of fewer rows in f32: part of the columns of a block rarely are a multiple of what the
     /// microkernel takes, and a product of that type takes long beside packing `w` for each thread.
     fn for_cache(head: &Head, cache: &Cache, blocks: Blocks) -> Self {

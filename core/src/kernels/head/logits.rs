@@ -61,7 +61,7 @@ impl Plan {
                 structure: schedule.structure,
             },
             lazy: None,
-            split: Split::of_delta(schedule.dx),
+            split: schedule.delta_split,
         }
     }
 }

@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-pub use blocks::{Blocks, Cache, DxBlocks, Lazy, Schedule, Split, Structure, candidates};
+pub use blocks::{Blocks, Cache, Lazy, ProductBlocks, Schedule, Split, Structure, candidates};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};
@@ -150,14 +150,6 @@ pub enum HeadError {
         hidden: usize,
         /// Type of `dw`.
         dtype: DType,
-    },
-    /// Blocks of `dx` that do not fit into others.
-    #[error("blocks of dx have {rows} rows, which must divide the {of} of other blocks")]
-    DxRows {
-        /// Rows of a block of `dx`.
-        rows: usize,
-        /// Those of other blocks.
-        of: usize,
     },
     /// An option is out of its range.
     #[error("{name} is {value}; it must be {range}")]

@@ -1,15 +1,15 @@
 //! The two products over a chunk of columns of delta, and the bias gradient.
 
-use super::blocks::{Blocks, Chunks, DxBlocks};
+use super::blocks::{Blocks, Chunks, ProductBlocks};
 use super::chunk::{ChunkArray, SummedOutput, updated_array};
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;
 use crate::expr::Expr;
-use crate::ops::{Accumulate, Contract, TileOps};
+use crate::ops::{Accumulate, Contract, TileOps, Unroll};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{ColumnsRef, ScalarsRef, TileRef};
+use crate::view::{ColumnsRef, ScalarsRef, Tile, TileRef};
 
 /// `dx += delta w^T` over one chunk, in f32 and in place. Grid `(rows, hidden, columns of the
 /// chunk)`. Scalars: the chunk's first column block, and how many of its blocks an earlier chunk
@@ -35,11 +35,11 @@ impl HiddenGradient {
     pub(super) fn new(
         name: &'static str,
         head: &Head,
-        (blocks, dx): (Blocks, Option<DxBlocks>),
+        (blocks, own): (Blocks, Option<ProductBlocks>),
         chunks: Chunks,
     ) -> Result<Self, HeadError> {
         let delta = ChunkArray::of_columns(head, blocks, chunks);
-        let blocks = dx.map_or(blocks, |DxBlocks { b, h }| Blocks { b, h, ..blocks });
+        let blocks = ProductBlocks::or(own, blocks);
         let mut spec = SpecBuilder::new(name);
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
@@ -47,7 +47,9 @@ impl HiddenGradient {
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 2);
-        let delta = spec.input_tile("delta", delta.in_rows(blocks.b).window(rows, columns));
+        // Rows beyond those of the array are of dx what is dropped.
+        let delta = delta.in_rows(blocks.b).window(rows, columns).masked();
+        let delta = spec.input_tile("delta", delta);
         let column_block = BlockIndex::from(columns) + chunk.at(0);
         let w = w_window(&mut spec, head, blocks, hidden.into(), column_block);
         let accumulator = Blocked::new(
@@ -109,6 +111,8 @@ pub struct WeightGradient {
     spec: KernelSpec,
     head: Head,
     blocks: Blocks,
+    rows_of_delta: usize,
+    product_rows: usize,
     rows: AxisId,
     x: TileRef,
     delta: TileRef,
@@ -123,9 +127,11 @@ impl WeightGradient {
     pub(super) fn new(
         name: &'static str,
         head: &Head,
-        blocks: Blocks,
+        (blocks, own, product_rows): (Blocks, Option<ProductBlocks>, Option<usize>),
         chunks: Chunks,
     ) -> Result<Self, HeadError> {
+        let delta = ChunkArray::of_columns(head, blocks, chunks);
+        let blocks = ProductBlocks::or(own, blocks);
         let mut spec = SpecBuilder::new(name);
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Parallel);
@@ -134,7 +140,8 @@ impl WeightGradient {
         let rows = spec.axis("rows", row_blocks, Semantics::Arbitrary);
         let chunk = spec.scalars("chunk", 1);
         let x = x_window(&mut spec, head, blocks, rows.into(), hidden.into());
-        let delta = ChunkArray::of_columns(head, blocks, chunks).window(rows, columns);
+        let rows_of_delta = delta.dims[0];
+        let delta = delta.in_rows(blocks.b).window(rows, columns).masked();
         let delta = spec.input_tile("delta", delta);
         let operand = Blocked::new(
             head.grad_dtype(),
@@ -148,6 +155,8 @@ impl WeightGradient {
             spec: spec.build()?,
             head: *head,
             blocks,
+            rows_of_delta,
+            product_rows: product_rows.map_or(blocks.h, |rows| rows.min(blocks.h)),
             rows,
             x,
             delta,
@@ -162,13 +171,20 @@ impl Kernel for WeightGradient {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        if !self.head.tokens.is_multiple_of(self.blocks.b) {
-            let row = t.program_id(self.rows);
-            let left = t.index(self.head.tokens as i64) - row * self.blocks.b as i64;
-            t.mask_rows(self.x, left, 0.0);
+        for (tile, rows) in [(self.x, self.head.tokens), (self.delta, self.rows_of_delta)] {
+            if !rows.is_multiple_of(self.blocks.b) {
+                let left = t.index(rows as i64) - t.program_id(self.rows) * self.blocks.b as i64;
+                t.mask_rows(tile, left, 0.0);
+            }
         }
         self.dw.add(t, |sum, accumulate| {
-            t.matmul(sum, self.x, self.delta, Contract::TN, accumulate);
+            t.for_sub_tiles(self.blocks.h, self.product_rows, Unroll::Full, |rows| {
+                let x = Tile {
+                    columns: rows,
+                    ..self.x.into()
+                };
+                t.matmul(sum.rows(rows), x, self.delta, Contract::TN, accumulate);
+            });
         });
     }
 }

@@ -326,7 +326,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let cut = (blocks, schedule.dx);
+        let cut = (blocks, [schedule.dx, schedule.dw], schedule.dw_rows);
         let pass = Streaming::declare(program, names, head, cut, inputs, *gradients);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(

@@ -36,7 +36,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Cache, Chunks, DxBlocks, Split, check_sizes};
+use super::blocks::{Blocks, Cache, Chunks, ProductBlocks, Split, check_sizes};
 use super::chunk::ChunkArray;
 use super::delta::{Cut, RowPart};
 use super::forward::Store;
@@ -74,7 +74,7 @@ pub enum Kept {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
         /// Given if threads share columns, of both passes.
-        dx: Option<DxBlocks>,
+        dx: Option<ProductBlocks>,
     },
     /// In an array of their own, those of a chunk of tokens.
     Rows {
@@ -225,7 +225,7 @@ impl Stored {
             chunk,
             ("rows per sub-tile", self.rows_per_sub_tile),
         ])?;
-        dx.map_or(Ok(()), |dx| dx.check(self.blocks))?;
+        ProductBlocks::check_dx(dx)?;
         let is_in_dw = matches!(self.kept, Kept::InDw { .. });
         if is_in_dw && Self::row_blocks_in_dw(head, self.blocks) == 0 {
             return Err(HeadError::NoPlaceInDw {
@@ -272,7 +272,7 @@ where
         self,
         program: &mut Program<HeadKernel>,
         chunk_columns: usize,
-        dx: Option<DxBlocks>,
+        dx: Option<ProductBlocks>,
     ) -> Result<(), HeadError> {
         let ForwardPass {
             names,
@@ -283,7 +283,10 @@ where
         let blocks = self.stored.blocks;
         let [equal, left, overhang] = Chunks::of_columns_once(head, blocks, chunk_columns);
         let gradients = Gradients::declare(program, head);
-        let plan = self.stored.plan(Split::of_delta(dx));
+        let plan = self.stored.plan(match dx {
+            None => Split::Rows,
+            Some(_) => Split::Columns,
+        });
         let column_blocks = head.vocab / blocks.v;
         let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
         let of_exponentials = (in_dw == Some(InDw::Exponentials)).then(|| {
@@ -301,7 +304,14 @@ where
             of_exponentials,
         });
         self.forward.add_storing(program, plan, stored)?;
-        let pass = Streaming::declare(program, names, head, (blocks, dx), inputs, gradients);
+        let pass = Streaming::declare(
+            program,
+            names,
+            head,
+            (blocks, [dx, None], None),
+            inputs,
+            gradients,
+        );
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
         // Parts of the rows rarely have a block for each thread.
         let (first, rest) = RowPart::split_at(head, blocks, row_blocks);

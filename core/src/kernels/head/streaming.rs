@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Chunks, DxBlocks};
+use super::blocks::{Blocks, Chunks, ProductBlocks};
 use super::chunk::ChunkArray;
 use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
@@ -15,12 +15,17 @@ pub(super) struct Streaming<'a> {
     names: Names,
     head: &'a Head,
     blocks: Blocks,
-    dx_blocks: Option<DxBlocks>,
+    /// Of `dx` and `dw`.
+    products: [Option<ProductBlocks>; 2],
+    dw_rows: Option<usize>,
     inputs: HeadInputs,
     gradients: Gradients,
     /// Summed over chunks in f32; a gradient of that type can hold the sum itself.
     dx: ArrayId,
 }
+
+/// Blocks, those of `dx` and `dw` that are their own, and rows of a product of `dw`.
+type Cut = (Blocks, [Option<ProductBlocks>; 2], Option<usize>);
 
 /// What makes delta of some rows of a chunk.
 pub(super) struct MakeDelta {
@@ -36,7 +41,7 @@ impl<'a> Streaming<'a> {
         program: &mut Program<HeadKernel>,
         names: Names,
         head: &'a Head,
-        (blocks, dx_blocks): (Blocks, Option<DxBlocks>),
+        (blocks, products, dw_rows): Cut,
         inputs: HeadInputs,
         gradients: Gradients,
     ) -> Self {
@@ -51,7 +56,8 @@ impl<'a> Streaming<'a> {
             names,
             head,
             blocks,
-            dx_blocks,
+            products,
+            dw_rows,
             inputs,
             gradients,
             dx,
@@ -70,8 +76,9 @@ impl<'a> Streaming<'a> {
         let delta = ChunkArray::of_columns(head, blocks, chunks);
         let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
         let dx = self.dx;
-        let make_dx = HiddenGradient::new(names.dx, head, (blocks, self.dx_blocks), chunks)?;
-        let make_dw = WeightGradient::new(names.dw, head, blocks, chunks)?;
+        let [of_dx, of_dw] = self.products;
+        let make_dx = HiddenGradient::new(names.dx, head, (blocks, of_dx), chunks)?;
+        let make_dw = WeightGradient::new(names.dw, head, (blocks, of_dw, self.dw_rows), chunks)?;
         let makers = makers.into_iter().map(|make| {
             let scalars = [first.clone()].into_iter().chain(make.part.scalar());
             let operands = make.operands.into_iter().chain([delta]);

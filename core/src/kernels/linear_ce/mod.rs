@@ -35,7 +35,7 @@ mod program;
 pub mod reference;
 
 pub use super::head::{
-    Blocks, Cache, DxBlocks, HeadError, HeadKernel, InDw, Kept, Lazy, Schedule, Split, Stored,
+    Blocks, Cache, HeadError, HeadKernel, InDw, Kept, Lazy, ProductBlocks, Schedule, Split, Stored,
     Strategy, Structure, candidates,
 };
 use super::head::{Head, HeadOptions};
