@@ -125,6 +125,22 @@ def table(cells, rows):
     return "\n".join(lines)
 
 
+def memory(cells, rows):
+    """Markdown: what ours holds in HBM beside inputs and outputs, MiB and share of the f32 logits, which is the least that one without fusion holds."""
+    targets = list(dict.fromkeys(cell.target for cell in cells))
+    lines = ["| HBM | H x V | " + " | ".join(targets) + " |", "|" + "---|" * (len(targets) + 2)]
+    for passes in PASSES:
+        for hidden, vocab in dict.fromkeys((cell.hidden, cell.vocab) for cell in cells):
+            line = [passes, f"{hidden} x {vocab}"]
+            for cell in cells:
+                if (cell.hidden, cell.vocab) == (hidden, vocab):
+                    held = rows["tilecast", cell, passes].get("temporary_bytes")
+                    logits = 4 * tpu_contenders.TOKENS * vocab
+                    line.append("" if held is None else f"{held / 2**20:.0f} ({held / logits:.3f})")
+            lines.append("| " + " | ".join(line) + " |")
+    return "\n".join(lines)
+
+
 def notes(cells, rows):
     """What was refused, and the blocks."""
     lines = []
@@ -172,7 +188,7 @@ def main():
     text = ""
     for dtype in dtypes:
         of = [cell for cell in cells if cell.dtype == dtype]
-        text += f"\n### {dtype}\n\n{table(of, rows)}\n\n{notes(of, rows)}\n"
+        text += f"\n### {dtype}\n\n{table(of, rows)}\n\n{memory(of, rows)}\n\n{notes(of, rows)}\n"
     print(text)
     if options.markdown:
         with open(options.markdown) as f:
