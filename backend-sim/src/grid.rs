@@ -66,6 +66,16 @@ pub enum GridError {
         /// Their number.
         windows: usize,
     },
+    /// More given than the kernel has a place for.
+    #[error("{found} {what} were given, the kernel has {expected}")]
+    Given {
+        /// What is counted.
+        what: &'static str,
+        /// How many the kernel has.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
     /// Given scalars that do not fit the kernel.
     #[error("prefetched scalar {index} has {expected} elements, {found} were given")]
     Scalars {
@@ -397,6 +407,9 @@ fn checked(
     scalars: &Scalars,
     assumptions: &mut Vec<String>,
 ) -> Result<Vec<i64>, GridError> {
+    let dynamic = bounds.iter().filter(|&&steps| steps == DYNAMIC).count();
+    const BOUNDS: &str = "bounds of axes that are known only at run time";
+    at_most(BOUNDS, dynamic, scalars.bounds.len())?;
     let mut given = scalars.bounds.iter();
     let whole = bounds;
     let mut bounds = whole.to_vec();
@@ -427,14 +440,27 @@ fn checked(
     Ok(bounds)
 }
 
+fn at_most(what: &'static str, expected: usize, found: usize) -> Result<(), GridError> {
+    match found <= expected {
+        true => Ok(()),
+        false => Err(GridError::Given {
+            what,
+            expected,
+            found,
+        }),
+    }
+}
+
 fn shaped(
     module: &Module,
     signature: &Signature,
     scalars: &Scalars,
     assumptions: &mut Vec<String>,
 ) -> Result<Scalars, GridError> {
+    let (expected, found) = (signature.scalars.len(), scalars.prefetched.len());
+    at_most("prefetched scalars", expected, found)?;
     let mut scalars = scalars.clone();
-    scalars.prefetched.resize(signature.scalars.len(), None);
+    scalars.prefetched.resize(expected, None);
     for (index, &value) in signature.scalars.iter().enumerate() {
         let shape = memref(module, value).map_or(Vec::new(), |(shape, _)| shape);
         let expected: usize = shape.iter().product();

@@ -232,6 +232,15 @@ fn bad_grids_are_errors() {
             found: 2
         }
     );
+    let more = |scalars| refused(&[2, 2], scalars).to_string();
+    assert_eq!(
+        more(Scalars::new(vec![4], Vec::new())),
+        "1 bounds of axes that are known only at run time were given, the kernel has 0"
+    );
+    assert_eq!(
+        more(Scalars::new(Vec::new(), vec![None, None])),
+        "2 prefetched scalars were given, the kernel has 1"
+    );
 }
 
 #[test]

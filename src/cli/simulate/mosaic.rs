@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::grid::Scalars;
@@ -195,7 +196,7 @@ fn without_preamble(text: &str) -> String {
 
 /// Values that a kernel gets at run time, from JSON: `{"bounds": [4], "prefetched": [[0, 1], null]}`.
 fn read_scalars(path: &Path) -> Result<Scalars, CliError> {
-    #[derive(serde::Deserialize)]
+    #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Given {
         #[serde(default)]
@@ -203,7 +204,10 @@ fn read_scalars(path: &Path) -> Result<Scalars, CliError> {
         #[serde(default)]
         prefetched: Vec<Option<Vec<i64>>>,
     }
-    let given: Given = serde_json::from_str(&read(path)?).map_err(|error| {
+    // A list would be taken for the fields in their order.
+    let fields = serde_json::from_str::<Map<String, Value>>(&read(path)?);
+    let given = fields.and_then(|fields| Given::deserialize(Value::Object(fields)));
+    let given = given.map_err(|error| {
         CliError::invalid(format_args!(
             "{}: {error}; give {{\"bounds\": [4], \"prefetched\": [[0, 1], null]}}",
             path.display()
