@@ -40,8 +40,8 @@ pub(crate) struct Block<'a> {
     pub(crate) timeline: Timeline,
     /// Registers held so far.
     pub(crate) account: Account,
-    /// Entries of the results of the last two products.
-    results: Vec<Vec<u32>>,
+    /// The turn of each product so far, and the entries of its results.
+    results: Vec<(usize, Vec<u32>)>,
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
@@ -120,7 +120,15 @@ impl<'a> Block<'a> {
 
     /// Loads registers: when they are there.
     fn load(&mut self, registers: f64, fetch: Fetch) -> f64 {
-        let span = (self.timeline).take(Unit::Load, fetch.ready, registers * fetch.loads);
+        let loads = registers * fetch.loads;
+        let mut span = self.timeline.take(Unit::Load, fetch.ready, loads);
+        if fetch.first {
+            let end = fetch.ready + loads / self.machine.slots_per_cycle[Unit::Load as usize];
+            span = Span {
+                start: fetch.ready,
+                end,
+            };
+        }
         let mut done = span.end + self.machine.load_latency;
         if fetch.valu > 0.0 {
             let start = span.start + self.machine.load_latency;

@@ -6,6 +6,7 @@ use tilecast_tpu::mosaic::Module;
 use super::*;
 
 mod loops;
+mod stores;
 
 /// A kernel of one block over operands in VMEM.
 fn probe(arguments: &[&str], body: &str) -> Module {

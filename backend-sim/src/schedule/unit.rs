@@ -318,7 +318,7 @@ impl Machine {
     /// Vector operations for each packed register that is loaded to be transposed.
     pub fn transposed_loads(&self) -> (f64, f64) {
         match self.target.generation {
-            Generation::V4 => (1.0, 2.0),
+            Generation::V4 => (1.0, 3.0),
             _ => self.half_tile_loads(),
         }
     }

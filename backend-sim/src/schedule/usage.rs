@@ -9,6 +9,7 @@ use tilecast_tpu::mosaic::{Attribute, Definition, Module, Op, Value};
 pub(crate) struct Usage {
     live: Vec<bool>,
     products_only: Vec<bool>,
+    stored_only: Vec<bool>,
     transposed_lhs: Vec<bool>,
     /// For each product, whether its operands are stored transposed.
     products: FxHashMap<Op, [bool; 2]>,
@@ -21,6 +22,7 @@ impl Usage {
         let mut usage = Self {
             live: vec![false; count],
             products_only: vec![true; count],
+            stored_only: vec![true; count],
             transposed_lhs: vec![false; count],
             products: FxHashMap::default(),
         };
@@ -28,9 +30,12 @@ impl Usage {
         let mut work: Vec<Value> = Vec::new();
         module.walk(module.root(), &mut |op| {
             let operands = module.operands(op);
-            let product = module.op_name(op) == "tpu.matmul";
-            for value in operands {
+            let name = module.op_name(op);
+            let product = name == "tpu.matmul";
+            let stores = matches!(name, "vector.store" | "tpu.vector_store");
+            for (i, value) in operands.iter().enumerate() {
                 usage.products_only[value.index()] &= product;
+                usage.stored_only[value.index()] &= stores && i == 0;
             }
             if product {
                 let transposed = transposed(module, op, &mut numbers);
@@ -61,6 +66,11 @@ impl Usage {
     /// Whether products are all that reads it.
     pub(crate) fn products_only(&self, value: Value) -> bool {
         self.products_only[value.index()]
+    }
+
+    /// Whether stores are all that reads it.
+    pub(crate) fn stored_only(&self, value: Value) -> bool {
+        self.stored_only[value.index()]
     }
 
     /// Whether the operands of a product are stored transposed.

@@ -77,6 +77,8 @@ pub(crate) struct Fetch {
     pub(crate) loads: f64,
     /// Vector operations for each register.
     pub(crate) valu: f64,
+    /// Whether it goes before other loads: what is made of it takes long.
+    pub(crate) first: bool,
 }
 
 /// A value in memory, whose groups are loaded where they are first used.
@@ -103,6 +105,8 @@ pub(crate) struct Vector {
     pub(crate) bits: u32,
     /// Whether every lane of the single column holds the value of its row.
     pub(crate) along_lanes: bool,
+    /// Whether it was rounded from a wider value.
+    pub(crate) rounded: bool,
     /// Cycle at which each group is there, row-major.
     pub(crate) ready: Vec<f64>,
     /// For a value in memory, what is loaded of it; `ready` and `entries` are not used then.
@@ -122,6 +126,7 @@ impl Vector {
             columns,
             bits,
             along_lanes: false,
+            rounded: false,
             ready: vec![ready; rows.groups() * columns.groups()],
             loads: None,
             block: 0,

@@ -18,6 +18,7 @@ use super::vector::Vector;
 use super::{Code, Region, ScheduleError, StepSchedule};
 use crate::signature::Signature;
 
+mod conversions;
 mod copies;
 mod known;
 mod loops;

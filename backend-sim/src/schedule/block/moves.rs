@@ -268,6 +268,7 @@ impl Block<'_> {
     /// compiler loads them again.
     pub(crate) fn reload(&mut self, value: &Vector) -> Vector {
         let mut out = value.clone();
+        out.rounded = false;
         if value.loads.is_some() || value.block != self.number {
             return out;
         }
@@ -282,12 +283,20 @@ impl Block<'_> {
         out
     }
 
-    /// The same, loaded just before it is used.
+    /// The same, loaded just before it is used, and before what others wait for.
     pub(crate) fn load_late(&mut self, value: &Vector) -> Vector {
+        let fetch = match &value.loads {
+            Some(loads) => loads.borrow().fetch,
+            None => Fetch {
+                ready: self.all_ready(value),
+                loads: 1.0,
+                valu: 0.0,
+                first: false,
+            },
+        };
         let fetch = Fetch {
-            ready: self.all_ready(value),
-            loads: 1.0,
-            valu: 0.0,
+            first: true,
+            ..fetch
         };
         let (rows, columns) = (value.rows.registers, value.columns.registers);
         Vector::new(rows, columns, value.bits, 0.0).in_memory(fetch)

@@ -171,10 +171,8 @@ impl Block<'_> {
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
         let waits = rounds > 1.0 && !accumulates;
-        let room = match self.results.len().checked_sub(AHEAD) {
-            Some(i) => self.account.dead(&self.results[i]),
-            None => 0.0,
-        };
+        let before = (self.results.iter()).rfind(|(turn, _)| turn + AHEAD <= self.turn);
+        let room = before.map_or(0.0, |(_, entries)| self.account.dead(entries));
         // Everything of the left operand was loaded, so the same rows are there for all columns.
         let streams: Vec<Rows> = (0..out.rows.groups())
             .map(|r| {
@@ -273,7 +271,7 @@ impl Block<'_> {
             }
         }
         self.hold_from_use(&mut out);
-        self.results.push(out.entries.clone());
+        self.results.push((self.turn, out.entries.clone()));
         out
     }
 
@@ -404,7 +402,7 @@ fn summed_last(spans: &mut [Span], rows: Extent, share: f64) {
     }
 }
 
-/// Products that run ahead of what reads the first of their results.
+/// Turns of products that run ahead of what reads the first of their results: each unit holds its own.
 const AHEAD: usize = 4;
 
 /// Of so many rows, sums over blocks of the contraction fit the accumulating units; of more, they are popped and added.

@@ -223,7 +223,13 @@ impl<'m> Walk<'m> {
             false => (1.0, 0.0),
         };
         self.reads(view.root);
-        self.made(result, out.in_memory(Fetch { ready, loads, valu }));
+        let fetch = Fetch {
+            ready,
+            loads,
+            valu,
+            first: false,
+        };
+        self.made(result, out.in_memory(fetch));
     }
 
     fn store(&mut self, access: &Access<'_>) {

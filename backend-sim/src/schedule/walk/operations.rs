@@ -112,38 +112,8 @@ impl Walk<'_> {
         true
     }
 
-    /// Between f32 and bf16: two registers unpacked from one, or packed into one.
-    fn convert(&mut self, op: Op) {
-        let operand = self.module.operands(op)[0];
-        let result = self.module.results(op)[0];
-        let (from, to) = (self.vector(operand), self.bits(result));
-        let [rows, columns] = Self::registers(self.shape(result), to);
-        // One register of 16 rows becomes two, unless it stands for more of them.
-        let [whole, _] = Self::registers(self.shape(operand), from.bits);
-        let same_rows = from.rows.registers == 1 && whole > 1;
-        let out_rows = if same_rows { 1 } else { rows };
-        let out_columns = if from.columns.registers == 1 {
-            1
-        } else {
-            columns
-        };
-        let mut shape = Vector::new(out_rows, out_columns, to, 0.0);
-        shape.along_lanes = from.along_lanes;
-        // There and back again is dropped.
-        let there = self.module.op_name(op).ends_with("extf") && self.made_by(op, "arith.truncf");
-        let valu = match there {
-            true => 0.0,
-            false if to < from.bits => 1.0 - f64::from(to) / f64::from(from.bits),
-            false => 1.0,
-        };
-        let out = self
-            .block
-            .regroup(&from, shape, valu, self.machine.temporaries);
-        self.set(op, out);
-    }
-
     /// Whether the first operand is the result of an operation of this name.
-    fn made_by(&self, op: Op, name: &str) -> bool {
+    pub(super) fn made_by(&self, op: Op, name: &str) -> bool {
         matches!(
             self.module.definition(self.module.operands(op)[0]),
             ir::Definition::Result(made, _) if self.module.op_name(made) == name

@@ -25,7 +25,7 @@ impl Walk<'_> {
             return;
         }
         let (whole, first) = self.sliced(from);
-        let value = match self.is_loaded(whole) {
+        let value = match self.is_loaded(whole) || value.loads.is_some() {
             true => Rc::new(self.block.load_late(&value)),
             false => value,
         };

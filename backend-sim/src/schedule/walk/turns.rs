@@ -53,13 +53,18 @@ impl Walk<'_> {
             if !self.module.operands(op).contains(&store.memory) {
                 continue;
             }
-            let Some(next) = self.access(op).filter(|next| {
-                next.whole
-                    && self.shape(next.value) == shape
-                    && self.same(next.indices, store.indices)
-            }) else {
+            let Some(next) = self.access(op) else {
                 return false;
             };
+            if self.apart(&next, store) {
+                continue;
+            }
+            if !next.whole
+                || self.shape(next.value) != shape
+                || !self.same(next.indices, store.indices)
+            {
+                return false;
+            }
             if next.stores {
                 self.relied_on(i);
                 return true;
@@ -94,6 +99,17 @@ impl Walk<'_> {
     /// What is scheduled relies on an operation that follows, that of this number in the rest of the block.
     pub(super) fn relied_on(&mut self, i: usize) {
         self.relied_on_until = self.relied_on_until.min(self.rest.len() - i);
+    }
+
+    /// Whether two accesses to the same memory have no element in common.
+    fn apart(&self, one: &Access<'_>, other: &Access<'_>) -> bool {
+        let [m, n] = [one, other].map(|access| self.shape(access.value));
+        let indices = one.indices.iter().zip(other.indices);
+        let mut dimensions = indices.zip(m.iter().zip(n));
+        (one.indices.len() == m.len() && other.indices.len() == n.len())
+            && dimensions.any(|((&a, &b), (m, n))| {
+                matches!((self.scalar(a), self.scalar(b)), (Some(a), Some(b)) if a + m <= b || b + n <= a)
+            })
     }
 
     /// Whether indices are the same.

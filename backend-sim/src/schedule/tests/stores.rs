@@ -1,0 +1,53 @@
+//! What is stored over, or stored and read again.
+
+use super::*;
+
+#[test]
+fn sums_of_two_sub_tiles_are_each_stored_once() {
+    let types = product_types(256, 128, 128);
+    let [lhs, rhs, sum] = &types;
+    let both = "512x128xf32";
+    let mut body = operands(&types) + "    %c256 = arith.constant 256 : index\n";
+    for i in 0..4 {
+        let row = ["%c0", "%c256"][i % 2];
+        let at = format!("%arg2[{row}, %c0]");
+        body += &product(&format!("%p{i}"), i, &types);
+        body += &format!(
+            "    %s{i} = vector.load {at} : memref<{both}, #tpu.memory_space<vmem>>, vector<{sum}>\n    \
+             %t{i} = arith.addf %s{i}, %p{i} : vector<{sum}>\n    \
+             tpu.vector_store {at}, %t{i} {{strides = array<i32>}} : memref<{both}, #tpu.memory_space<vmem>>, \
+             vector<{sum}>, \n"
+        );
+    }
+    let kernel = schedule(&probe(&[lhs, rhs, both], &body), &machine("v5e")).unwrap();
+    // Four products side by side, two to a sum of 32 registers.
+    assert_eq!(kernel.kinds[0].schedule.slots(Unit::Store), 64.0);
+}
+
+#[test]
+fn what_is_rounded_widened_and_stored_over_is_rounded_once() {
+    let [wide, narrow] = ["256x512xf32", "256x512xbf16"];
+    let round = |name: &str, from: &str| {
+        format!("    {name} = arith.truncf {from} : vector<{wide}> to vector<{narrow}>\n")
+    };
+    let once = [
+        load("%0", 0, wide),
+        round("%1", "%0"),
+        store("%1", 1, narrow),
+    ]
+    .concat();
+    let again = [
+        load("%2", 1, narrow),
+        format!("    %3 = arith.extf %2 : vector<{narrow}> to vector<{wide}>\n"),
+        format!("    %4 = arith.addf %3, %3 : vector<{wide}>\n"),
+        round("%5", "%4"),
+        store("%5", 1, narrow),
+    ];
+    let slots = |body: &str| {
+        let kernel = schedule(&probe(&[wide, narrow], body), &machine("v5e")).unwrap();
+        [Unit::Valu, Unit::Store].map(|unit| kernel.kinds[0].schedule.slots(unit))
+    };
+    assert_eq!(slots(&once), [64.0, 64.0]);
+    // 128 sums, and what rounds and stores them.
+    assert_eq!(slots(&(once + &again.concat())), [192.0, 64.0]);
+}
