@@ -344,6 +344,11 @@ impl<'m> Walk<'m> {
     }
 }
 
+/// Whether so many elements from the first on, of each, have none in common.
+pub(super) const fn are_apart([a, m]: [i64; 2], [b, n]: [i64; 2]) -> bool {
+    a.saturating_add(m) <= b || b.saturating_add(n) <= a
+}
+
 impl Stored {
     fn is_same(&self, start: &[i64], size: &[i64]) -> bool {
         self.start == start && self.size == size
@@ -352,7 +357,7 @@ impl Stored {
     fn is_apart(&self, start: &[i64], size: &[i64]) -> bool {
         (self.start.iter().zip(&self.size))
             .zip(start.iter().zip(size))
-            .any(|((&a, &m), (&b, &n))| a.saturating_add(m) <= b || b.saturating_add(n) <= a)
+            .any(|((&a, &m), (&b, &n))| are_apart([a, m], [b, n]))
     }
 
     /// Whether the value has so many rows of registers, or is the same in all.

@@ -8,7 +8,7 @@ use tilecast_tpu::mosaic::Value;
 use super::super::block::{Product, Standing};
 use super::super::unit::Machine;
 use super::Walk;
-use super::memory::Access;
+use super::memory::{Access, are_apart};
 
 /// The turn of the last product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,9 +107,12 @@ impl Walk<'_> {
         let indices = one.indices.iter().zip(other.indices);
         let mut dimensions = indices.zip(m.iter().zip(n));
         (one.indices.len() == m.len() && other.indices.len() == n.len())
-            && dimensions.any(|((&a, &b), (m, n))| {
-                matches!((self.scalar(a), self.scalar(b)), (Some(a), Some(b)) if a + m <= b || b + n <= a)
-            })
+            && dimensions.any(
+                |((&a, &b), (&m, &n))| match (self.scalar(a), self.scalar(b)) {
+                    (Some(a), Some(b)) => are_apart([a, m], [b, n]),
+                    _ => false,
+                },
+            )
     }
 
     /// Whether indices are the same.
