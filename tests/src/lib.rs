@@ -27,6 +27,7 @@
 
 pub mod backend;
 pub mod case;
+mod differences;
 pub mod linear;
 pub mod logits;
 pub mod oracle;
@@ -37,6 +38,7 @@ pub mod tolerance;
 
 pub use backend::{Backend, OnCpu, Outputs, Rounding, columns};
 pub use case::{Case, Data};
+pub use differences::differences;
 pub use oracle::Oracle;
 pub use report::Mismatch;
 pub use simulated::Simulated;

@@ -4,47 +4,19 @@ use proptest::prelude::*;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
 use tilecast::core::kernels::head::{HeadOptions, Strategy as BackwardStrategy};
 use tilecast::core::kernels::linear_op::{Inputs, reference};
-use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::logits_op::of_name;
 use tilecast::core::kernels::softmax::LogitsOptions;
 use tilecast::{DType, Head, Matrix};
-use tilecast_tests::OnCpu;
 use tilecast_tests::linear::{Case, Data, assert_case, check, expected, run, run_at_once};
-use tilecast_tests::logits::{Column, Op};
-
-fn warm() -> LogitsOptions {
-    LogitsOptions {
-        temperature: 0.7,
-        ..LogitsOptions::default()
-    }
-}
-
-/// Sequences of 4 tokens and every option that all variants have.
-fn policy_everything(variant: Variant) -> grpo::Options {
-    grpo::Options {
-        logits: warm(),
-        variant,
-        clip_low: 0.2,
-        clip_high: if variant == Variant::Cispo { 1.3 } else { 0.28 },
-        clip_two_sided: Some(1.9),
-        kl_beta: 0.1,
-        mask: true,
-        sequence_length: Some(4),
-        ..grpo::Options::default()
-    }
-}
+use tilecast_tests::logits::{Column, Op, ce_everything, policy_everything, warm};
+use tilecast_tests::{OnCpu, differences};
 
 /// One of each op, with much of what it can do.
 fn ops() -> [Op; 3] {
     [
         Op::Entropy(warm()),
         Op::Grpo(policy_everything(Variant::Grpo)),
-        Op::LogitsCe(logits_ce::Options {
-            logits: warm(),
-            ignore_index: Some(-100),
-            label_smoothing: 0.1,
-            z_loss: 1e-2,
-        }),
+        Op::LogitsCe(ce_everything()),
     ]
 }
 
@@ -170,18 +142,6 @@ fn both_passes_in_one_program() {
 
 /// One of the arrays that logits are made of.
 type Place = fn(&mut Inputs) -> &mut Vec<f64>;
-
-/// Central differences of `value` at every element.
-fn differences(at: &[f64], value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let step = 1e-5;
-    let moved = |i: usize, step: f64| {
-        let mut moved = at.to_vec();
-        moved[i] += step;
-        value(&moved)
-    };
-    let each = |i| (moved(i, step) - moved(i, -step)) / (2.0 * step);
-    (0..at.len()).map(each).collect()
-}
 
 #[test]
 fn gradients_agree_with_finite_differences() {

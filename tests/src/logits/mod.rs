@@ -5,6 +5,7 @@
 
 mod expected;
 pub(crate) mod named;
+mod options;
 
 use tilecast::DType;
 use tilecast::core::kernels::logits_op::{self, LogitsOp};
@@ -13,6 +14,7 @@ use tilecast::core::kernels::{entropy, grpo, logits_ce};
 use tilecast::core::program::Program;
 
 pub use expected::Expected;
+pub use options::{ce_everything, policy_everything, warm};
 
 use crate::OnCpu;
 use crate::case::{Random, round_to};

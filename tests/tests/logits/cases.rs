@@ -4,9 +4,9 @@ use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
 use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::softmax::{Blocks, LogitsOptions};
-use tilecast_tests::logits::{Case, Column, Op};
+use tilecast_tests::logits::{Case, Column, Op, ce_everything, policy_everything, warm};
 
-use super::{assert_all, at, ce, ce_everything, policy, policy_everything, warm};
+use super::{assert_all, at, ce, policy};
 
 #[test]
 fn cross_entropy_one_option_at_a_time() {

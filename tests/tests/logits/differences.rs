@@ -4,21 +4,10 @@ use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
 use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::kernels::{entropy, logits_ce};
-use tilecast_tests::logits::{Case, Data, Op};
+use tilecast_tests::differences;
+use tilecast_tests::logits::{Case, Data, Op, ce_everything, policy_everything, warm};
 
-use super::{ce, ce_everything, policy_everything, warm};
-
-/// Central differences of `value` at every logit.
-fn differences(logits: &[f64], value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let step = 1e-5;
-    let at = |i: usize, step: f64| {
-        let mut moved = logits.to_vec();
-        moved[i] += step;
-        value(&moved)
-    };
-    let each = |i| (at(i, step) - at(i, -step)) / (2.0 * step);
-    (0..logits.len()).map(each).collect()
-}
+use super::ce;
 
 fn assert_close(gradient: &[f64], differences: &[f64], what: &dyn std::fmt::Debug) {
     assert_eq!(gradient.len(), differences.len());

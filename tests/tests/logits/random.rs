@@ -5,9 +5,9 @@ use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Ratio, Variant};
 use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::softmax::LogitsOptions;
-use tilecast_tests::logits::{Case, Column, Expected, Op, check};
+use tilecast_tests::logits::{Case, Column, Expected, Op, check, policy_everything};
 
-use super::{on_cpu, policy_everything};
+use super::on_cpu;
 
 fn logits_options() -> impl Strategy<Value = LogitsOptions> {
     (prop_oneof![Just(1.0), 0.3_f32..3.0], 0..3).prop_map(|(temperature, form)| LogitsOptions {

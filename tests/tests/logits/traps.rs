@@ -5,9 +5,11 @@ use tilecast::core::kernels::logits_ce;
 use tilecast::core::kernels::softmax::LogitsOptions;
 use tilecast::{ArrayMut, Cpu, Matrix};
 use tilecast_tests::OnCpu;
-use tilecast_tests::logits::{Case, Column, Data, Expected, Op, check};
+use tilecast_tests::logits::{
+    Case, Column, Data, Expected, Op, ce_everything, check, policy_everything, warm,
+};
 
-use super::{at, ce_everything, on_cpu, policy_everything, warm};
+use super::{at, on_cpu};
 
 /// A token that does not count may hold anything: its row of the gradient is exactly 0, and nobody
 /// else's changes.
