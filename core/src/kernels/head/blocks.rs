@@ -120,15 +120,12 @@ pub struct ProductBlocks {
 impl ProductBlocks {
     /// Checks those of `dx`, where it has some.
     pub(super) fn check_dx(dx: Option<Self>) -> Result<(), HeadError> {
-        dx.map_or(Ok(()), |Self { b, h }| {
-            check_sizes([("dx block b", b), ("dx block h", h)])
-        })
+        Self::check(dx, ["dx block b", "dx block h"])
     }
 
-    fn check_dw(dw: Option<Self>) -> Result<(), HeadError> {
-        dw.map_or(Ok(()), |Self { b, h }| {
-            check_sizes([("dw block b", b), ("dw block h", h)])
-        })
+    fn check(own: Option<Self>, names: [&'static str; 2]) -> Result<(), HeadError> {
+        let [of_b, of_h] = names;
+        own.map_or(Ok(()), |Self { b, h }| check_sizes([(of_b, b), (of_h, h)]))
     }
 
     /// Blocks of a product: these, with the columns of those of delta, or those.
@@ -180,7 +177,7 @@ impl Schedule {
             ("lazy columns", self.lazy.map_or(1, |lazy| lazy.columns)),
         ])?;
         ProductBlocks::check_dx(self.dx)?;
-        ProductBlocks::check_dw(self.dw)
+        ProductBlocks::check(self.dw, ["dw block b", "dw block h"])
     }
 }
 

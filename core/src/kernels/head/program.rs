@@ -8,7 +8,7 @@ use super::delta::RowPart;
 use super::forward::Store;
 use super::logits::Plan;
 use super::per_row::ByColumnBlock;
-use super::streaming::{MakeDelta, Streaming};
+use super::streaming::{MakeDelta, Streaming, StreamingCut};
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
     HiddenGradient, Merge, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
@@ -326,7 +326,12 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
-        let cut = (blocks, [schedule.dx, schedule.dw], schedule.dw_rows);
+        let cut = StreamingCut {
+            blocks,
+            dx: schedule.dx,
+            dw: schedule.dw,
+            dw_rows: schedule.dw_rows,
+        };
         let pass = Streaming::declare(program, names, head, cut, inputs, *gradients);
         let operands = self.operands();
         let make_delta = DeltaChunk::new(

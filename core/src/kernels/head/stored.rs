@@ -43,7 +43,7 @@ use super::forward::Store;
 use super::logits::{Plan, RowSubTiles};
 use super::per_row::ByColumnBlock;
 use super::program::{ForwardPass, Gradients, Left};
-use super::streaming::{MakeDelta, Streaming};
+use super::streaming::{MakeDelta, Streaming, StreamingCut};
 use super::{
     Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadKernel, PerRow, Schedule,
     StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Structure, launch,
@@ -304,14 +304,13 @@ where
             of_exponentials,
         });
         self.forward.add_storing(program, plan, stored)?;
-        let pass = Streaming::declare(
-            program,
-            names,
-            head,
-            (blocks, [dx, None], None),
-            inputs,
-            gradients,
-        );
+        let cut = StreamingCut {
+            blocks,
+            dx,
+            dw: None,
+            dw_rows: None,
+        };
+        let pass = Streaming::declare(program, names, head, cut, inputs, gradients);
         let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
         // Parts of the rows rarely have a block for each thread.
         let (first, rest) = RowPart::split_at(head, blocks, row_blocks);

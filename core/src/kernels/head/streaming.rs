@@ -14,18 +14,21 @@ use crate::program::{ArrayId, Program, Role, Step};
 pub(super) struct Streaming<'a> {
     names: Names,
     head: &'a Head,
-    blocks: Blocks,
-    /// Of `dx` and `dw`.
-    products: [Option<ProductBlocks>; 2],
-    dw_rows: Option<usize>,
+    cut: StreamingCut,
     inputs: HeadInputs,
     gradients: Gradients,
     /// Summed over chunks in f32; a gradient of that type can hold the sum itself.
     dx: ArrayId,
 }
 
-/// Blocks, those of `dx` and `dw` that are their own, and rows of a product of `dw`.
-type Cut = (Blocks, [Option<ProductBlocks>; 2], Option<usize>);
+/// How the kernels of a pass are cut up; see [`Schedule`](super::Schedule).
+#[derive(Clone, Copy)]
+pub(super) struct StreamingCut {
+    pub(super) blocks: Blocks,
+    pub(super) dx: Option<ProductBlocks>,
+    pub(super) dw: Option<ProductBlocks>,
+    pub(super) dw_rows: Option<usize>,
+}
 
 /// What makes delta of some rows of a chunk.
 pub(super) struct MakeDelta {
@@ -41,7 +44,7 @@ impl<'a> Streaming<'a> {
         program: &mut Program<HeadKernel>,
         names: Names,
         head: &'a Head,
-        (blocks, products, dw_rows): Cut,
+        cut: StreamingCut,
         inputs: HeadInputs,
         gradients: Gradients,
     ) -> Self {
@@ -55,9 +58,7 @@ impl<'a> Streaming<'a> {
         Self {
             names,
             head,
-            blocks,
-            products,
-            dw_rows,
+            cut,
             inputs,
             gradients,
             dx,
@@ -71,14 +72,19 @@ impl<'a> Streaming<'a> {
         chunks: Chunks,
         makers: impl IntoIterator<Item = MakeDelta>,
     ) -> Result<(), HeadError> {
-        let (names, head, blocks) = (self.names, self.head, self.blocks);
+        let (names, head) = (self.names, self.head);
+        let StreamingCut {
+            blocks,
+            dx: of_dx,
+            dw: of_dw,
+            dw_rows,
+        } = self.cut;
         let (first, covered) = (chunks.first(), chunks.covered());
         let delta = ChunkArray::of_columns(head, blocks, chunks);
         let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
         let dx = self.dx;
-        let [of_dx, of_dw] = self.products;
         let make_dx = HiddenGradient::new(names.dx, head, (blocks, of_dx), chunks)?;
-        let make_dw = WeightGradient::new(names.dw, head, (blocks, of_dw, self.dw_rows), chunks)?;
+        let make_dw = WeightGradient::new(names.dw, head, (blocks, of_dw, dw_rows), chunks)?;
         let makers = makers.into_iter().map(|make| {
             let scalars = [first.clone()].into_iter().chain(make.part.scalar());
             let operands = make.operands.into_iter().chain([delta]);
