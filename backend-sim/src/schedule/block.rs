@@ -121,14 +121,15 @@ impl<'a> Block<'a> {
     /// Loads registers: when they are there.
     fn load(&mut self, registers: f64, fetch: Fetch) -> f64 {
         let loads = registers * fetch.loads;
-        let mut span = self.timeline.take(Unit::Load, fetch.ready, loads);
-        if fetch.first {
-            let end = fetch.ready + loads / self.machine.slots_per_cycle[Unit::Load as usize];
-            span = Span {
+        let taken = self.timeline.take(Unit::Load, fetch.ready, loads);
+        let span = match fetch.first {
+            // The slots count, whoever has them.
+            true => Span {
                 start: fetch.ready,
-                end,
-            };
-        }
+                end: fetch.ready + loads / self.machine.slots_per_cycle[Unit::Load as usize],
+            },
+            false => taken,
+        };
         let mut done = span.end + self.machine.load_latency;
         if fetch.valu > 0.0 {
             let start = span.start + self.machine.load_latency;

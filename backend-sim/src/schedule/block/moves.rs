@@ -286,17 +286,16 @@ impl Block<'_> {
     /// The same, loaded just before it is used, and before what others wait for.
     pub(crate) fn load_late(&mut self, value: &Vector) -> Vector {
         let fetch = match &value.loads {
-            Some(loads) => loads.borrow().fetch,
+            Some(loads) => Fetch {
+                first: true,
+                ..loads.borrow().fetch
+            },
             None => Fetch {
                 ready: self.all_ready(value),
                 loads: 1.0,
                 valu: 0.0,
-                first: false,
+                first: true,
             },
-        };
-        let fetch = Fetch {
-            first: true,
-            ..fetch
         };
         let (rows, columns) = (value.rows.registers, value.columns.registers);
         Vector::new(rows, columns, value.bits, 0.0).in_memory(fetch)

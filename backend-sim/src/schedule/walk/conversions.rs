@@ -57,13 +57,7 @@ impl Walk<'_> {
         let Some(i) = self.rest.iter().position(stores) else {
             return false;
         };
-        let Some(store) = self.access(self.rest[i]).filter(|store| store.stores) else {
-            return false;
-        };
-        let rest = self.rest;
-        self.rest = &rest[i + 1..];
-        let overwritten = self.overwritten(&store);
-        self.rest = rest;
-        overwritten
+        (self.access(self.rest[i]))
+            .is_some_and(|store| store.stores && self.overwritten(&store, i + 1))
     }
 }

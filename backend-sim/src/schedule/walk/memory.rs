@@ -251,7 +251,7 @@ impl<'m> Walk<'m> {
         let end = if self.forwarded[view.root] {
             vector = Rc::new(self.block.keep(&vector));
             self.block.all_ready(&vector)
-        } else if self.overwritten(access) {
+        } else if self.overwritten(access, 0) {
             self.block.all_ready(&vector)
         } else {
             let [rows, columns] = Self::registers(shape, bits);

@@ -39,11 +39,12 @@ impl Turn {
 }
 
 impl Walk<'_> {
-    /// Whether what is stored is stored over in the same turn, and read before only by what gets it from registers.
-    pub(super) fn overwritten(&mut self, store: &Access<'_>) -> bool {
+    /// Whether what is stored is stored over in the same turn, and read before only by what gets it from registers. From the
+    /// operation of this number in the rest of the block on.
+    pub(super) fn overwritten(&mut self, store: &Access<'_>, from: usize) -> bool {
         let shape = self.shape(store.value);
         let mut turn = self.turn;
-        for (i, &op) in self.rest.iter().enumerate() {
+        for (i, &op) in self.rest.iter().enumerate().skip(from) {
             if self.module.op_name(op) == "tpu.matmul" {
                 turn.take(self.machine, &self.product(op));
             }
