@@ -11,7 +11,8 @@ use tilecast_core::kernels::head::{Blocks, Schedule};
 use tilecast_core::target::Target;
 
 use crate::memory::room_bytes;
-use crate::op::{BackwardPlan, Request, SimError};
+use crate::op::{Request, SimError};
+use crate::plan::BackwardPlan;
 use crate::problem::{OnHead, schedule};
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;

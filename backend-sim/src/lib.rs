@@ -38,6 +38,7 @@ pub mod memory;
 pub mod op;
 mod parts;
 pub mod pipeline;
+pub mod plan;
 mod prepared;
 pub mod problem;
 mod reuse;

@@ -16,7 +16,8 @@ use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
 
-use crate::op::{BackwardPlan, SimError, dw_rows, lazy, rows_per_sub_tile};
+use crate::op::SimError;
+use crate::plan::{BackwardPlan, dw_rows, lazy, rows_per_sub_tile};
 use crate::tune::plans;
 
 /// An op that can be simulated.

@@ -23,7 +23,8 @@ use tilecast_core::target::Target;
 
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
-use crate::op::{BackwardPlan, OpReport, PassReport, Request, SimError};
+use crate::op::{OpReport, PassReport, Request, SimError};
+use crate::plan::BackwardPlan;
 use crate::problem::{BlockSizes, PassBlocks, Problem};
 #[cfg(doc)]
 use crate::reuse::Known;

@@ -4,8 +4,9 @@
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options};
 use tilecast_core::target::Target;
-use tilecast_sim::op::{BackwardPlan, Request};
+use tilecast_sim::op::Request;
 use tilecast_sim::pipeline::devices_per_chip;
+use tilecast_sim::plan::BackwardPlan;
 
 const MEASURED: &str = include_str!("data/large_cycles.csv");
 

@@ -5,7 +5,8 @@ use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options};
 use tilecast_core::target::{TARGETS, Target};
 use tilecast_sim::Verdict;
-use tilecast_sim::op::{BackwardPlan, OpReport, PassReport, Request};
+use tilecast_sim::op::{OpReport, PassReport, Request};
+use tilecast_sim::plan::BackwardPlan;
 
 fn problem([tokens, hidden, vocab]: [usize; 3], dtype: DType) -> LinearCe {
     LinearCe::new(tokens, hidden, vocab, dtype, Options::default()).unwrap()

@@ -9,7 +9,8 @@ use tilecast_core::kernels::softmax::{Blocks, LogitsOptions, Schedule};
 use tilecast_core::target::{TARGETS, Target};
 use tilecast_sim::Verdict;
 use tilecast_sim::emission::logits::choose;
-use tilecast_sim::op::{BackwardPlan, Request};
+use tilecast_sim::op::Request;
+use tilecast_sim::plan::BackwardPlan;
 use tilecast_sim::tune::{Space, best, tune};
 
 fn ops(tokens: usize, vocab: usize, dtype: DType) -> [LogitsOp; 3] {

@@ -7,7 +7,8 @@ use tilecast_core::kernels::softmax::Blocks;
 use tilecast_core::target::Target;
 use tilecast_sim::grid::Scalars;
 use tilecast_sim::kernel::KernelReport;
-use tilecast_sim::op::{BackwardPlan, Request};
+use tilecast_sim::op::Request;
+use tilecast_sim::plan::BackwardPlan;
 use tilecast_tpu::mosaic::Module;
 
 /// Time block, and milliseconds of forward and backward pass together on one v6e: bf16 logits `[2048, 151643]`, blocks of

@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::kernel::KernelReport;
-use crate::op::{BackwardPlan, PassReport};
+use crate::op::PassReport;
+use crate::plan::BackwardPlan;
 use crate::problem::PassBlocks;
 
 /// Delta, `dx`, `dw`: the kernels of a streaming pass, in the order in which they run. A fourth sums delta, in its blocks.

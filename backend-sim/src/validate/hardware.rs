@@ -26,7 +26,8 @@ use super::point::PointError;
 use super::record::Records;
 use super::{Baselines, Errors};
 use crate::kernel::KernelReport;
-use crate::op::{BackwardPlan, PassReport, Request, SimError};
+use crate::op::{PassReport, Request, SimError};
+use crate::plan::BackwardPlan;
 use crate::verdict::Verdict;
 
 const DATA: &str = include_str!("../../data/hardware.csv");

@@ -1,0 +1,113 @@
+//! How the passes of a head are cut up on a target, beyond the blocks that a search tries.
+
+use tilecast_core::kernels::linear_ce::{Blocks, Lazy, Strategy};
+use tilecast_core::target::{Generation, Target};
+
+use crate::problem::PassBlocks;
+
+/// How a backward pass is cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BackwardPlan<B = Blocks> {
+    /// Block sizes.
+    pub blocks: B,
+    /// Columns of a chunk of delta, for [`Strategy::Streaming`]; `None` is [`Strategy::Combined`].
+    pub chunk_columns: Option<usize>,
+    /// Blocks of `dx` and `dw`, for [`Strategy::Streaming`]; those of delta where they are not given. Their columns are the same.
+    pub product_blocks: [Option<B>; 2],
+}
+
+impl<B> BackwardPlan<B> {
+    /// Everything in these blocks; see [`BackwardPlan::chunk_columns`].
+    pub const fn in_blocks(blocks: B, chunk_columns: Option<usize>) -> Self {
+        Self {
+            blocks,
+            chunk_columns,
+            product_blocks: [None, None],
+        }
+    }
+}
+
+impl<B: Copy> BackwardPlan<B> {
+    /// Those of a kernel of the pass, counted in the order in which they run: delta, `dx`, `dw`.
+    pub fn blocks_of(&self, kernel: usize) -> B {
+        let [dx, dw] = self.product_blocks;
+        let own = match kernel {
+            1 => dx,
+            2 => dw,
+            _ => None,
+        };
+        own.unwrap_or(self.blocks)
+    }
+}
+
+impl BackwardPlan {
+    /// Structure of the pass.
+    pub const fn strategy(&self) -> Strategy {
+        match self.chunk_columns {
+            Some(_) => Strategy::Streaming,
+            None => Strategy::Combined,
+        }
+    }
+}
+
+impl<B: PassBlocks> BackwardPlan<B> {
+    /// Name of the structure of the pass, where there are several.
+    pub fn strategy_name(&self) -> Option<&'static str> {
+        B::strategy(self).map(Strategy::name)
+    }
+}
+
+/// Rows whose softmax follows their product at once. A sub-tile is short enough to interleave with the
+/// next, and long enough that its rows keep a matrix unit busy while the weights of the next block are
+/// pushed: a unit of 128 takes them in a quarter of that time, one of 256 in half, so 256 rows make both
+/// alike on v6e and v7x (0.78 instead of 0.73 of the matrix units' rate with H = 4096, b = 1024, v = 512).
+///
+/// On v4 it is 256 rows as well: with one load and two vector operations a cycle, what lays out weights anew for each sub-tile
+/// takes four fifths of the loads (delta of H = 2048 in blocks of 512,2048,768: 0.888 instead of 0.852).
+pub fn rows_per_sub_tile(target: &Target) -> usize {
+    match target.generation {
+        Generation::V4 => 2 * target.mxu_dim.value,
+        _ => target.mxu_dim.value,
+    }
+}
+
+/// Rows of `dw` whose product is one of its own. Of what it transposes the compiler keeps the whole part of `x` in VMEM: 2.6 MiB of the
+/// 16 that a v4 has, for blocks of 1024,1024,768. By 256 rows it is 0.7 MiB, and the schedule is 0.9 % longer than in one product, where
+/// the blocks that fit without are 4 % slower.
+pub fn dw_rows(target: &Target) -> Option<usize> {
+    (target.generation == Generation::V4).then_some(2 * target.mxu_dim.value)
+}
+
+/// Elements of a block of `w` from which a v4 or v6e, whose vector units bind, is lazy in the forward pass, and columns of it from which
+/// others are. A lazy pass checks its sums once per block: with less work in the block the compiler's schedules
+/// were 0.3 to 15 % longer for it (bf16, libtpu 0.0.51, static; not timed).
+const LAZY_ELEMENTS: usize = 512 * 1024;
+const LAZY_COLUMNS: usize = 1024;
+
+/// Rows from which a v7x is lazy in blocks of fewer columns as well, if they have [`LAZY_ELEMENTS`]. There the softmax of a sub-tile
+/// becomes ready just as the next product would begin, and the product waits for part of it: lazily, schedules of 2048 rows by 768
+/// columns were 3 % shorter, of 4096 rows by 768 and 512 columns 2 and 3 %, and of 4096 by 256 2 % longer; of 1024 rows by 512 columns they
+/// were 5 % longer.
+const LAZY_ROWS: usize = 2048;
+
+/// Hidden block and columns from which a v7x keeps the logits of a lazy pass: of larger blocks the schedules were 0.3 and 0.4 % shorter
+/// for it with 1024 and 512 rows, and as long with 256, at 2 to 7 MiB more.
+const KEPT_HIDDEN: usize = 1536;
+const KEPT_COLUMNS: usize = 2048;
+
+/// How blocks of the forward pass are folded lazily: as many columns at once as a matrix unit has, whose weights many rows of
+/// the block then pass. `None` where too little is done in a block for that to pay.
+pub fn lazy(target: &Target, forward: Blocks) -> Option<Lazy> {
+    let many_elements = forward.h.saturating_mul(forward.v) >= LAZY_ELEMENTS;
+    let many_columns = forward.v >= LAZY_COLUMNS;
+    let enough = match target.generation {
+        Generation::V4 | Generation::V6e => many_elements,
+        Generation::V7x => many_columns || many_elements && forward.b >= LAZY_ROWS,
+        _ => many_columns,
+    };
+    let large = forward.h >= KEPT_HIDDEN && forward.v >= KEPT_COLUMNS;
+    enough.then_some(Lazy {
+        columns: target.mxu_dim.value,
+        keeps_logits: target.generation == Generation::V7x && large,
+    })
+}
