@@ -8,7 +8,7 @@
 //! The packed operands are panels of 32-bit words (see [`pack`](super::pack)). A word is one `f32`, or two
 //! consecutive depths of `bf16`; the loops move words and only [`Product`] knows which.
 
-use super::memory::{Cache, prefetch};
+use super::memory::{Cache, Line, prefetch};
 use super::vector::Vector;
 
 /// Depth of a slice, in 32-bit words. The sums of a tile pass through memory once per slice, and panels start anew, which
@@ -152,6 +152,10 @@ struct Operands<'a, const ROWS: usize> {
     rhs_columns: usize,
 }
 
+/// Depths of a turn of the loop below. What counts turns takes places from multiply-adds: on a Xeon `linear_ce` in f32 is 4 to 8 %
+/// faster with four than with one (and slower again with eight).
+const TURN: usize = 4;
+
 /// Adds the products of one tile over the whole depth of its operands.
 #[inline(always)]
 fn add_product<V, P, const ROWS: usize, const VECTORS: usize>(
@@ -163,20 +167,44 @@ fn add_product<V, P, const ROWS: usize, const VECTORS: usize>(
     V: Vector,
     P: Product<V>,
 {
-    let rhs = operands.rhs.chunks_exact(operands.rhs_columns);
-    for (lhs, rhs) in operands.lhs.iter().zip(rhs) {
+    let (turns, rest) = operands.lhs.as_chunks::<TURN>();
+    let columns = operands.rhs_columns;
+    let (of_turns, of_rest) = operands.rhs.split_at(turns.len() * TURN * columns);
+    for (lhs, rhs) in turns.iter().zip(of_turns.chunks_exact(TURN * columns)) {
         // The right panel stays and is read again by every tile. Of left panels each tile has its own, out of L2 or L3:
         // on Zen 4 asking for the next one's words made products of 1024 x 1024 x 192 faster by 3 %.
-        prefetch(lhs, operands.next_lhs_bytes, Cache::Level1);
-        let mut b = [V::splat(isa, 0.0); VECTORS];
-        for (j, b) in b.iter_mut().enumerate() {
-            *b = V::load(isa, &rhs[j * V::LANES..]);
+        for line in (0..size_of_val(lhs)).step_by(Line::BYTES) {
+            prefetch(lhs, operands.next_lhs_bytes + line, Cache::Level1);
         }
-        for (sums, &a) in sums.iter_mut().zip(lhs) {
-            let a = V::splat(isa, a);
-            for (sum, &b) in sums.iter_mut().zip(&b) {
-                *sum = product.accumulate(*sum, a, b);
-            }
+        for (lhs, rhs) in lhs.iter().zip(rhs.chunks_exact(columns)) {
+            add_depth(isa, product, sums, lhs, rhs);
+        }
+    }
+    for (lhs, rhs) in rest.iter().zip(of_rest.chunks_exact(columns)) {
+        add_depth(isa, product, sums, lhs, rhs);
+    }
+}
+
+/// Adds the products of one depth.
+#[inline(always)]
+fn add_depth<V, P, const ROWS: usize, const VECTORS: usize>(
+    isa: V::Isa,
+    product: P,
+    sums: &mut [[V; VECTORS]; ROWS],
+    lhs: &[f32; ROWS],
+    rhs: &[f32],
+) where
+    V: Vector,
+    P: Product<V>,
+{
+    let mut b = [V::splat(isa, 0.0); VECTORS];
+    for (j, b) in b.iter_mut().enumerate() {
+        *b = V::load(isa, &rhs[j * V::LANES..]);
+    }
+    for (sums, &a) in sums.iter_mut().zip(lhs) {
+        let a = V::splat(isa, a);
+        for (sum, &b) in sums.iter_mut().zip(&b) {
+            *sum = product.accumulate(*sum, a, b);
         }
     }
 }
