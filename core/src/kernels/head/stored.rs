@@ -506,8 +506,10 @@ mod tests {
         let bf16 = |tokens| stored([tokens, 64, 512], DType::Bf16, 1);
         assert!(matches!(bf16(64), Some(Kept::InDw { .. })), "exponentials");
         assert_eq!(bf16(65), None, "no place in dw");
-        let bf16 = stored([2048, 512, 128_256], DType::Bf16, 2);
-        assert!(matches!(bf16, Some(Kept::InDw { .. })), "of 512 rows");
+        let bf16 = |hidden| stored([2048, hidden, 128_256], DType::Bf16, 2);
+        let one_block = bf16(1024);
+        assert!(matches!(one_block, Some(Kept::InDw { .. })), "of 1024 rows");
+        assert_eq!(bf16(512), None, "no block of 1024 rows");
     }
 
     #[test]
