@@ -6,6 +6,8 @@ pub(crate) struct Account {
     entries: Vec<Entry>,
     /// For groups that others stand side by side in, these, and the group.
     joined: Vec<(u32, Vec<u32>)>,
+    /// Groups that are made when they are first used, each with one of those that they are made of.
+    late: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,7 @@ impl Account {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.joined.clear();
+        self.late.clear();
     }
 
     /// A group of registers written at `born`.
@@ -32,9 +35,26 @@ impl Account {
         self.push(registers, born, false)
     }
 
-    /// A group that is loaded from memory, just before its first use.
+    /// A group that is loaded from memory, or made of what lies there, just before its first use.
     pub(crate) fn loaded(&mut self, registers: f64) -> u32 {
         self.push(registers, 0.0, true)
+    }
+
+    /// A group that is made when it is first used reads `operand` then.
+    pub(crate) fn reads_late(&mut self, entry: u32, operand: u32) {
+        self.late.push((entry, operand));
+    }
+
+    /// Uses what late groups are made of, as if all uses of these were known.
+    fn settle(&mut self) {
+        // What a group is made of was entered before it.
+        for i in (0..self.late.len()).rev() {
+            let (entry, operand) = self.late[i];
+            let Entry { used, born, .. } = self.entries[entry as usize];
+            if used {
+                self.used(operand, born, born);
+            }
+        }
     }
 
     /// Groups side by side, which are held as long as any of them is needed, and no registers besides.
@@ -91,11 +111,23 @@ impl Account {
         .fold(0.0, f64::max)
     }
 
-    /// The most registers that hold values at once.
+    /// The most registers that hold values at once, of what is entered so far.
+    pub(crate) fn peak(&mut self) -> f64 {
+        if self.late.is_empty() {
+            return self.settled_peak();
+        }
+        let entries = self.entries.clone();
+        self.settle();
+        let peak = self.settled_peak();
+        self.entries = entries;
+        peak
+    }
+
+    /// The same where nothing is late.
     ///
     /// Time is cut into short intervals. How many are held between these is added up; births and deaths are put in order only where
     /// what is born in an interval could make more than that.
-    pub(crate) fn peak(&self) -> f64 {
+    fn settled_peak(&self) -> f64 {
         let used = || self.entries.iter().filter(|entry| entry.used);
         let count = used().count().max(1);
         let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
@@ -143,4 +175,27 @@ struct Interval {
     born: f64,
     /// Those read for the last time.
     died: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_groups_read_what_they_are_made_of_when_they_are_first_used() {
+        let mut account = Account::default();
+        let [loaded, other] = [16.0, 8.0].map(|registers| account.loaded(registers));
+        let late = account.loaded(1.0);
+        account.reads_late(late, loaded);
+        let later = account.loaded(1.0);
+        account.reads_late(later, late);
+        account.used(other, 0.0, 50.0);
+        account.used(later, 100.0, 110.0);
+        account.used(loaded, 120.0, 120.0);
+        // From cycle 100 on the loaded group and, to its end, what is made of it; the other one is gone by then.
+        assert_eq!(account.peak(), 17.0);
+        // Nothing is settled for good: what reads the late group earlier makes it earlier.
+        account.used(late, 40.0, 40.0);
+        assert_eq!(account.peak(), 25.0);
+    }
 }

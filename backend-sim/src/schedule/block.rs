@@ -1,5 +1,6 @@
 //! One straight-line block: vector operations placed on the units of a core.
 
+mod late;
 mod moves;
 mod product;
 
@@ -45,6 +46,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
+    /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
+    operands: Vec<(usize, u32)>,
     /// Its number, by which values of other blocks are told apart.
     pub(crate) number: u32,
 }
@@ -59,6 +62,7 @@ impl<'a> Block<'a> {
             results: Default::default(),
             turn: 0,
             fed: [0.0; 2],
+            operands: Vec::new(),
             number,
         }
     }
@@ -189,11 +193,11 @@ impl<'a> Block<'a> {
         self.hold_part(value, 1.0);
     }
 
-    /// The same for what waits in the unit that made it until it is popped, just before its first use.
-    fn hold_from_use(&mut self, value: &mut Vector) {
+    /// The same for what is there just before its first use: it waits in the unit that made it until it is popped, or is made late.
+    fn hold_from_use(&mut self, value: &mut Vector, part: f64) {
         value.block = self.number;
         value.entries = (value.groups())
-            .map(|group| self.account.loaded(group.registers()))
+            .map(|group| self.account.loaded(part * group.registers()))
             .collect();
     }
 
@@ -221,6 +225,7 @@ impl<'a> Block<'a> {
         out.along_lanes = columns == 1 && inputs.iter().all(|v| v.along_lanes);
         let extents = (out.rows, out.columns);
         let alike = |input: &Vector| (input.rows, input.columns) == extents;
+        out.late = self.late(inputs);
         for group in out.groups() {
             let mut ready = 0.0_f64;
             for input in inputs {
@@ -245,10 +250,18 @@ impl<'a> Block<'a> {
             }
             out.ready[group.index] = done;
             for input in inputs {
-                self.group_used(input, &group, span, alike(input));
+                match out.late {
+                    Some(_) => {
+                        self.made_of(group.index, input, group.row_range(), group.column_range())
+                    }
+                    None => self.group_used(input, &group, span, alike(input)),
+                }
             }
         }
-        self.hold_part(&mut out, self.machine.temporaries);
+        match out.late {
+            Some(_) => self.hold_late(&mut out, self.machine.temporaries),
+            None => self.hold_part(&mut out, self.machine.temporaries),
+        }
         out
     }
 

@@ -314,6 +314,32 @@ fn values_side_by_side_are_held_once() {
 }
 
 #[test]
+fn what_is_made_of_a_load_is_made_where_it_is_needed() {
+    // Four times 32 registers, each read beside the total of another operand and by what is multiplied with that.
+    let shape = "256x128xf32";
+    let mut body = load("%0", 8, shape)
+        + "    %cst = arith.constant dense<0.000000e+00> : vector<128xf32>\n"
+        + &format!("    %two = arith.constant dense<2.000000e+00> : vector<{shape}>\n")
+        + &format!(
+            "    %1 = vector.multi_reduction <add>, %0, %cst [0] : vector<{shape}> to vector<128xf32>\n"
+        )
+        + "    %2 = vector.shape_cast %1 : vector<128xf32> to vector<1x128xf32>\n"
+        + &format!("    %3 = vector.broadcast %2 : vector<1x128xf32> to vector<{shape}>\n");
+    for i in 0..4 {
+        let two = |name: &str, op: &str, [a, b]: [&str; 2]| {
+            format!("    {name}{i} = arith.{op} {a}{i}, {b} : vector<{shape}>\n")
+        };
+        body += &load(&format!("%a{i}"), i, shape);
+        body += &two("%b", "mulf", ["%a", "%two"]);
+        body += &two("%e", "mulf", ["%b", "%3"]);
+        body += &two("%d", "addf", ["%e", &format!("%a{i}")]);
+        body += &store(&format!("%d{i}"), 4 + i, shape);
+    }
+    let held = registers(&probe(&[shape; 9], &body));
+    assert!(held < 64.0, "{held}");
+}
+
+#[test]
 fn a_scratch_of_which_parts_are_read_where_it_was_stored_is_kept_in_registers() {
     let (shape, half) = ("256x128xf32", "128x128xf32");
     let load_half = |name: &str, row: usize| {

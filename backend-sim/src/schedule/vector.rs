@@ -107,6 +107,8 @@ pub(crate) struct Vector {
     pub(crate) along_lanes: bool,
     /// Whether it was rounded from a wider value.
     pub(crate) rounded: bool,
+    /// Values in memory that it is made of, if it is made when it is first used.
+    pub(crate) late: Option<usize>,
     /// Cycle at which each group is there, row-major.
     pub(crate) ready: Vec<f64>,
     /// For a value in memory, what is loaded of it; `ready` and `entries` are not used then.
@@ -127,6 +129,7 @@ impl Vector {
             bits,
             along_lanes: false,
             rounded: false,
+            late: None,
             ready: vec![ready; rows.groups() * columns.groups()],
             loads: None,
             block: 0,

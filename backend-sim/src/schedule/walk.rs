@@ -260,10 +260,10 @@ impl<'m> Walk<'m> {
     }
 
     /// The block so far, if it takes any cycles.
-    fn region(&self) -> Option<Region> {
+    fn region(&mut self) -> Option<Region> {
         let Block {
             timeline, account, ..
-        } = &self.block;
+        } = &mut self.block;
         let cycles = timeline.end();
         if cycles <= 0.0 {
             return None;

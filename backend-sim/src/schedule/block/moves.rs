@@ -143,7 +143,7 @@ impl Block<'_> {
                 self.used(input, source_rows, source_columns, across);
             }
         }
-        self.hold_from_use(&mut out);
+        self.hold_from_use(&mut out, 1.0);
         out
     }
 
@@ -225,6 +225,7 @@ impl Block<'_> {
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
         let more = (rows * columns).max(1.0);
+        out.late = self.late(&[input]);
         for group in out.groups() {
             let position = |[a, b]: [usize; 2], scale: f64| {
                 [
@@ -242,15 +243,22 @@ impl Block<'_> {
             } else {
                 ready
             };
-            self.used(input, from_rows, from_columns, span);
+            match out.late {
+                Some(_) => self.made_of(group.index, input, from_rows, from_columns),
+                None => self.used(input, from_rows, from_columns, span),
+            }
         }
-        self.hold_part(&mut out, part);
+        match out.late {
+            Some(_) => self.hold_late(&mut out, part),
+            None => self.hold_part(&mut out, part),
+        }
         out
     }
 
     /// A value in registers instead of a memory: all of it is held from now on, however it was made.
     pub(crate) fn keep(&mut self, value: &Vector) -> Vector {
         let mut out = value.clone();
+        out.late = None;
         if value.loads.is_some() || value.block != self.number {
             return out;
         }
@@ -269,6 +277,7 @@ impl Block<'_> {
     pub(crate) fn reload(&mut self, value: &Vector) -> Vector {
         let mut out = value.clone();
         out.rounded = false;
+        out.late = None;
         if value.loads.is_some() || value.block != self.number {
             return out;
         }
@@ -306,6 +315,7 @@ impl Block<'_> {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
         out.block = self.number;
         out.along_lanes = input.along_lanes;
+        out.late = self.late(&[input]);
         let all = input.columns.groups();
         for group in out.groups() {
             let r = [rows[0] + group.row, rows[0] + group.row + group.rows];

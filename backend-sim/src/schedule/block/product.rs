@@ -270,7 +270,7 @@ impl Block<'_> {
                     .used(entry, began + machine.matmul_latency, ended);
             }
         }
-        self.hold_from_use(&mut out);
+        self.hold_from_use(&mut out, 1.0);
         self.results.push((self.turn, out.entries.clone()));
         out
     }
