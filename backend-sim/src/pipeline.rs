@@ -159,7 +159,7 @@ impl<'a> Pipeline<'a> {
             grid,
             windows,
             bodies: bodies.collect(),
-            entry: 0.0,
+            entry: machine.sharing_cycles(grid.cores),
             around: machine.idle * around,
             copies: Copies::new(machine.target, grid.cores),
         }

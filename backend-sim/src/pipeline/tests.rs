@@ -259,3 +259,27 @@ fn v4_says_what_is_assumed() {
         assert_eq!(2.0 * two, copies.total_bytes_per_cycle);
     }
 }
+
+/// Cycles of `steps` steps that `cores` cores share.
+fn shared(target: &str, steps: u64, cores: u64) -> f64 {
+    let text = format!(
+        "module @k {{\n  func.func @k(%arg0: i32, %arg1: memref<8x128xf32, #tpu.memory_space<vmem>>) attributes \
+         {{dimension_semantics = [#tpu.dimension_semantics<parallel>], iteration_bounds = array<i64: {steps}>, \
+         scratch_operands = 0 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{{transform_indices = @t, \
+         window_bounds = array<i64: 8, 128>}}]}} {{\n    %c0 = arith.constant 0 : index\n    %0 = vector.load %arg1[%c0, %c0] \
+         : memref<8x128xf32, #tpu.memory_space<vmem>>, vector<8x128xf32>\n    tpu.vector_store %arg1[%c0, %c0], %0 \
+         {{strides = array<i32>}} : memref<8x128xf32, #tpu.memory_space<vmem>>, vector<8x128xf32>, \n    return\n  }}\n  \
+         func.func @t(%arg0: i32) -> (i32, i32) {{\n    %c0 = arith.constant 0 : i32\n    return %arg0, %c0 : i32, i32\n  }}\n}}"
+    );
+    let module = Module::parse(&text).unwrap();
+    let machine = Machine::new(Target::by_name(target).unwrap());
+    crate::validate::cycles(&module, &crate::grid::Scalars::default(), &machine, cores).unwrap()
+}
+
+#[test]
+fn cores_of_v5p_that_share_a_grid_begin_later() {
+    for (target, later) in [("v4", 0.0), ("v5p", 85.0)] {
+        let difference = shared(target, 8, 2) - shared(target, 4, 1);
+        assert!((difference - later).abs() < 1e-6, "{target}: {difference}");
+    }
+}

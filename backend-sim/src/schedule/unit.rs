@@ -331,6 +331,27 @@ impl Machine {
         }
     }
 
+    /// Cycles before the first step on a core that shares a grid with others. On v5p the first thing is then a value that goes through the
+    /// vector unit and back, from `vpush.ccrf` to `spop`: in listings of 20 kernels the loop over steps begins 82 to 91 cycles later than
+    /// where one core has the grid. On v4, which shares grids as well, it is 11 or 12.
+    pub fn sharing_cycles(&self, cores: u64) -> f64 {
+        match (cores > 1, self.target.generation) {
+            (true, Generation::V5p) => 85.0,
+            _ => 0.0,
+        }
+    }
+
+    /// Cycles of each round in which registers of a row are put side by side, two to one; none where they go through memory. Read from
+    /// listings of `linear_ce_dbias`.
+    pub fn row_cycles(&self) -> Option<f64> {
+        match self.target.generation {
+            Generation::V4 => None,
+            Generation::V5e | Generation::V5p => Some(2.0),
+            // Combined, then rotated.
+            _ => Some(4.0),
+        }
+    }
+
     /// Vector operations that pack an f32 register whose rows are transposed.
     pub fn packed_rows(&self) -> f64 {
         match self.target.generation {

@@ -10,6 +10,9 @@ use super::Block;
 /// Cycles from a vector operation to the next of a chain of them.
 const DEPENDENT: f64 = 2.0;
 
+/// Registers of a row that are one in memory.
+const ROW: usize = 8;
+
 impl Block<'_> {
     /// A reduction along lanes: columns are combined first, then each register across its lanes.
     pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
@@ -209,6 +212,30 @@ impl Block<'_> {
             self.used(input, group.row_range(), group.column_range(), across);
         }
         self.hold(&mut out);
+        out
+    }
+
+    /// A row as it is stored: eight registers of it, each of which has its columns in all rows, in one. They are rotated and selected
+    /// into their places, two to one, those to one again.
+    pub(crate) fn side_by_side(&mut self, input: &Vector) -> Vector {
+        let Some(cycles) = self.machine.row_cycles() else {
+            return input.clone();
+        };
+        let columns = input.columns.registers;
+        let mut out = Vector::new(1, columns, input.bits, 0.0);
+        for first in (0..columns).step_by(ROW) {
+            let n = (columns - first).min(ROW);
+            let part = [first, first + n];
+            let ready = self.ready(input, [0, 1], part);
+            let span = (self.timeline).take(Unit::Valu, ready, 2.0 * (n - 1) as f64);
+            self.used(input, [0, 1], part, span);
+            let steps = (n as f64).log2().ceil();
+            let end = span.end.max(ready + steps * cycles);
+            for group in out.columns.covering(first, first + n) {
+                out.ready[group] = out.ready[group].max(end);
+            }
+        }
+        self.hold_part(&mut out, self.machine.temporaries);
         out
     }
 

@@ -51,3 +51,34 @@ fn what_is_rounded_widened_and_stored_over_is_rounded_once() {
     // 128 sums, and what rounds and stores them.
     assert_eq!(slots(&(once + &again.concat())), [192.0, 64.0]);
 }
+
+/// Sums over 32 rows of so many columns, and their store.
+fn sums_over_rows(columns: usize) -> Module {
+    let (all, row) = (format!("32x{columns}xf32"), format!("1x{columns}xf32"));
+    let body = load("%0", 0, &all)
+        + &format!(
+            "    %cst = arith.constant dense<0.000000e+00> : vector<{columns}xf32>\n    \
+             %1 = vector.multi_reduction <add>, %0, %cst [0] : vector<{all}> to vector<{columns}xf32>\n    \
+             %2 = vector.shape_cast %1 : vector<{columns}xf32> to vector<{row}>\n"
+        )
+        + &store("%2", 1, &row);
+    probe(&[&all, &row], &body)
+}
+
+#[test]
+fn registers_of_a_row_are_put_side_by_side() {
+    let of = |target: &str, columns| {
+        let machine = machine(target);
+        let kernel = schedule(&sums_over_rows(columns), &machine).unwrap();
+        let step = &kernel.kinds[0].schedule;
+        (step.slots(Unit::Valu), step.cycles(&machine))
+    };
+    // Four additions and five operations on what is left, for each 128 columns; then two for each register that joins another.
+    for (columns, valu) in [(128, 9.0), (512, 36.0 + 6.0), (2048, 144.0 + 28.0)] {
+        assert_eq!(of("v6e", columns).0, valu, "{columns}");
+    }
+    // Where they go through memory, these are stores and loads.
+    assert_eq!(of("v4", 512).0, 36.0);
+    // Two to one twice, after what sums over 128 columns take.
+    assert!(of("v6e", 512).1 > of("v6e", 128).1 + 7.0);
+}

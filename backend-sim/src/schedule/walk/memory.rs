@@ -262,6 +262,9 @@ impl<'m> Walk<'m> {
             } else {
                 1.0
             };
+            if one_row && columns > 1 {
+                vector = Rc::new(self.block.side_by_side(&vector));
+            }
             self.block.store(&vector, rows, columns, stores)
         };
         let place = self.part(&view, indices, shape);
