@@ -105,7 +105,14 @@ pub fn choose<P: OnHead, E: From<SimError>>(
     let (Some(forward), Some(backward)) = (forward, backward) else {
         return Err(E::from(SimError::NothingToTry));
     };
-    let schedule = schedule(forward, backward, target, request.kernel_structure());
+    let problem = request.device_problem();
+    let schedule = schedule(
+        problem,
+        [row.forward.is_some(), row.backward.is_some()],
+        forward,
+        backward,
+        request.setting(),
+    )?;
     let needed = row.vmem_used_bytes.saturating_add(room);
     // An error beyond what was seen should not fail either, where there is room. Spills of exact f32
     // products grow faster than the blocks: 28 MiB were seen beside 32 MiB of buffers on v6e.

@@ -109,6 +109,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         dx: None,
         dw: None,
         dw_rows: None,
+        x_in_one_buffer: [false; 2],
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,

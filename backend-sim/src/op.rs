@@ -24,7 +24,7 @@ use crate::kernel::{self, Bounds, KernelError, KernelReport, core_bytes_per_s};
 use crate::memory::room_bytes;
 use crate::pipeline::devices_per_chip;
 use crate::plan::BackwardPlan;
-use crate::problem::{Problem, Unfused};
+use crate::problem::{Problem, Setting, Unfused};
 use crate::reuse::Known;
 use crate::schedule::Machine;
 use crate::trace::Process;
@@ -255,6 +255,22 @@ impl<P: Problem> Request<P> {
         self.structure
     }
 
+    /// What the passes are cut up for.
+    pub(crate) fn setting(&self) -> Setting {
+        Setting {
+            target: self.target,
+            structure: self.structure,
+            vmem_bytes: self.allowed_bytes(),
+        }
+    }
+
+    /// The given limit or the target's default one, bytes.
+    fn allowed_bytes(&self) -> u64 {
+        let default = self.target.default_vmem_limit_bytes.value;
+        let capacity = self.target.vmem_usable_bytes.value;
+        self.vmem_limit_bytes.unwrap_or(default).min(capacity)
+    }
+
     /// Whether each kernel has the limit that it needs.
     pub const fn raises_limit(&self) -> bool {
         self.raises_limit
@@ -266,7 +282,7 @@ impl<P: Problem> Request<P> {
     pub fn limit_for(&self, used_bytes: u64) -> u64 {
         let capacity = self.target.vmem_usable_bytes.value;
         let default = self.target.default_vmem_limit_bytes.value;
-        let given = self.vmem_limit_bytes.unwrap_or(default).min(capacity);
+        let given = self.allowed_bytes();
         if !self.raises_limit || used_bytes > given {
             return given;
         }
@@ -368,14 +384,14 @@ impl<P: Problem> Request<P> {
         &self,
         blocks: P::Blocks,
     ) -> Result<Program<P::Kernel>, SimError> {
-        (self.device_problem).forward(blocks, self.target, self.structure)
+        (self.device_problem).forward(blocks, self.setting())
     }
 
     pub(crate) fn backward_program(
         &self,
         plan: BackwardPlan<P::Blocks>,
     ) -> Result<Program<P::Kernel>, SimError> {
-        (self.device_problem).backward(plan, self.target, self.structure)
+        (self.device_problem).backward(plan, self.setting())
     }
 
     /// What is known of the kernels of this request before any is judged.

@@ -148,6 +148,7 @@ mod tests {
             dx: None,
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: None,
         };
         let programs = [

@@ -1,9 +1,13 @@
 //! How the passes of a head are cut up on a target, beyond the blocks that a search tries.
 
+use tilecast_core::budget::{Term, TermKind, VmemLedger};
 use tilecast_core::kernels::linear_ce::{Blocks, Lazy, Strategy};
+use tilecast_core::program::Kernel;
+use tilecast_core::spec::{Buffer, Layout};
 use tilecast_core::target::{Generation, Target};
 
-use crate::problem::PassBlocks;
+use crate::memory::room_bytes;
+use crate::problem::{PassBlocks, Setting};
 
 /// How a backward pass is cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,6 +80,29 @@ pub fn rows_per_sub_tile(target: &Target) -> usize {
 /// the blocks that fit without are 4 % slower.
 pub fn dw_rows(target: &Target) -> Option<usize> {
     (target.generation == Generation::V4).then_some(2 * target.mxu_dim.value)
+}
+
+/// Whether the `x` of a kernel that makes logits, which has a block as wide as `H` and two buffers, has to have one. It is another block for the
+/// next rows only, so the wait for it is 0.2 to 0.6 % of what is computed of it in a forward pass over 128,256 columns, and more in a chunk
+/// of them: what fits has two buffers. Windows and what is kept of rows are counted, since whatever the limit of a kernel is that fits,
+/// it has room for these; tiles of scratch may be dropped.
+pub fn x_in_one_buffer(kernel: &impl Kernel, setting: Setting) -> bool {
+    let capacity = setting.target.vmem_usable_bytes.value;
+    let most = capacity.saturating_sub(room_bytes(setting.target));
+    let limit_bytes = setting.vmem_bytes.min(most);
+    let spec = kernel.spec();
+    let tile = |name: &str| {
+        let mut buffers = spec.buffers().iter().filter(|named| named.name == name);
+        let layout = Layout::Tile;
+        buffers.any(
+            |named| matches!(&named.buffer, Buffer::Scratch { layout: of, .. } if *of == layout),
+        )
+    };
+    VmemLedger::new(spec, setting.target, Some(limit_bytes)).is_ok_and(|ledger| {
+        let of_rows = |term: &&Term| term.kind == TermKind::Scratch && !tile(term.name);
+        let rows = ledger.terms.iter().filter(of_rows).map(|term| term.bytes);
+        rows.fold(ledger.window_bytes(), u64::saturating_add) > limit_bytes
+    })
 }
 
 /// Elements of a block of `w` from which a v4 or v6e, whose vector units bind, is lazy in the forward pass, and columns of it from which

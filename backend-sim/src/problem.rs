@@ -17,8 +17,19 @@ use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
 
 use crate::op::SimError;
-use crate::plan::{BackwardPlan, dw_rows, lazy, rows_per_sub_tile};
+use crate::plan::{BackwardPlan, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer};
 use crate::tune::plans;
+
+/// What passes are cut up for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The generation.
+    pub target: &'static Target,
+    /// What steps of the kernels overlap.
+    pub structure: Structure,
+    /// VMEM that a kernel may use, bytes.
+    pub vmem_bytes: u64,
+}
 
 /// An op that can be simulated.
 pub trait Problem: Copy + Debug {
@@ -45,26 +56,24 @@ pub trait Problem: Copy + Debug {
     /// Whatever the op refuses.
     fn share(&self, devices: usize) -> Result<Self, SimError>;
 
-    /// The forward pass for `target`; ops on given logits have one structure.
+    /// The forward pass; ops on given logits have one structure.
     ///
     /// # Errors
     /// Blocks that no target could take.
     fn forward(
         &self,
         blocks: Self::Blocks,
-        target: &Target,
-        structure: Structure,
+        setting: Setting,
     ) -> Result<Program<Self::Kernel>, SimError>;
 
-    /// The backward pass for `target`; ops on given logits have one structure.
+    /// The backward pass; ops on given logits have one structure.
     ///
     /// # Errors
     /// Blocks that no target could take.
     fn backward(
         &self,
         plan: BackwardPlan<Self::Blocks>,
-        target: &Target,
-        structure: Structure,
+        setting: Setting,
     ) -> Result<Program<Self::Kernel>, SimError>;
 
     /// Block sizes worth trying.
@@ -303,21 +312,19 @@ impl<P: OnHead> Problem for P {
     fn forward(
         &self,
         blocks: Self::Blocks,
-        target: &Target,
-        structure: Structure,
+        setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
         let plan = BackwardPlan::in_blocks(blocks, None);
-        let schedule = schedule(blocks, plan, target, structure);
+        let schedule = schedule(self, [true, false], blocks, plan, setting)?;
         self.program(Passes::Forward, &schedule)
     }
 
     fn backward(
         &self,
         plan: BackwardPlan,
-        target: &Target,
-        structure: Structure,
+        setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
-        let schedule = schedule(plan.blocks, plan, target, structure);
+        let schedule = schedule(self, [false, true], plan.blocks, plan, setting)?;
         self.program(Passes::Backward, &schedule)
     }
 
@@ -348,16 +355,24 @@ impl<P: OnHead> Problem for P {
     }
 }
 
-/// Both passes in the given blocks on `target`.
+/// Both passes of `problem` in the given blocks. Of the `wanted` ones, forward and backward, each has `x` in one buffer if
+/// [two do not fit](x_in_one_buffer).
+///
+/// # Errors
+/// Blocks that no target could take.
 pub(crate) fn schedule(
+    problem: &impl OnHead,
+    wanted: [bool; 2],
     forward: Blocks,
     backward: BackwardPlan,
-    target: &Target,
-    structure: Structure,
-) -> Schedule {
+    setting: Setting,
+) -> Result<Schedule, SimError> {
+    let Setting {
+        target, structure, ..
+    } = setting;
     let [dx, dw] =
         (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
-    Schedule {
+    let mut schedule = Schedule {
         forward,
         backward: backward.blocks,
         strategy: backward.strategy(),
@@ -371,11 +386,26 @@ pub(crate) fn schedule(
         dx,
         dw,
         dw_rows: dw_rows(target),
+        x_in_one_buffer: [false; 2],
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward),
             Structure::InTurn => None,
         },
+    };
+    let passes = [
+        (Passes::Forward, forward),
+        (Passes::Backward, backward.blocks),
+    ];
+    let mut one_buffer = [false; 2];
+    for (i, (pass, blocks)) in passes.into_iter().enumerate() {
+        if wanted[i] && blocks.h >= problem.head().hidden() {
+            let program = problem.program(pass, &schedule)?;
+            let makes_logits = program.launches().first().map(|(launch, _)| &launch.kernel);
+            one_buffer[i] = makes_logits.is_some_and(|kernel| x_in_one_buffer(kernel, setting));
+        }
     }
+    schedule.x_in_one_buffer = one_buffer;
+    Ok(schedule)
 }
 
 impl Problem for LogitsOp {
@@ -407,8 +437,7 @@ impl Problem for LogitsOp {
     fn forward(
         &self,
         blocks: Self::Blocks,
-        _: &Target,
-        _: Structure,
+        _: Setting,
     ) -> Result<Program<SoftmaxKernel>, SimError> {
         Ok(self.forward(&softmax::Schedule::new(blocks))?)
     }
@@ -416,8 +445,7 @@ impl Problem for LogitsOp {
     fn backward(
         &self,
         plan: BackwardPlan<Self::Blocks>,
-        _: &Target,
-        _: Structure,
+        _: Setting,
     ) -> Result<Program<SoftmaxKernel>, SimError> {
         Ok(self.backward(&softmax::Schedule::new(plan.blocks))?)
     }

@@ -141,6 +141,7 @@ fn samples() -> Vec<Sample> {
             dx: None,
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: None,
         };
         let programs: [Program<HeadKernel>; 2] = [

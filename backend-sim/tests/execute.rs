@@ -107,6 +107,7 @@ impl Problem {
                 dx: None,
                 dw: None,
                 dw_rows: None,
+                x_in_one_buffer: [false; 2],
                 lazy: None,
             },
             arrays,

@@ -43,6 +43,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         dx: None,
         dw: None,
         dw_rows: None,
+        x_in_one_buffer: [false; 2],
         lazy: None,
     }
 }
@@ -185,6 +186,27 @@ fn columns_are_masked_that_overhang_in_some_block() {
     let [whole, ragged] = [1536, 768 + 512 + 150].map(|vocab| masks(vocab, "256x128"));
     assert_eq!(ragged, whole + 1);
     assert_eq!(masks(768 + 512 + 150, "256x256"), 0);
+}
+
+/// Of the windows, only `x` of what makes logits has one buffer if it is asked for.
+#[test]
+fn x_has_one_buffer_where_it_is_asked_for() {
+    let problem = LinearCe::new(512, 256, 1024, DType::Bf16, Options::default()).unwrap();
+    for (x_in_one_buffer, modes) in [([false; 2], [0; 4]), ([true; 2], [1, 1, 0, 0])] {
+        let schedule = Schedule {
+            x_in_one_buffer,
+            ..schedule([128, 256, 256], Strategy::Streaming)
+        };
+        let program = problem.forward_and_backward(&schedule).unwrap();
+        let launches = program.launches();
+        let synchronous = launches.iter().map(|(launch, _)| {
+            let text = lower(&launch.kernel, F32Products::Exact)
+                .unwrap()
+                .to_pretty();
+            text.matches("pipeline_mode<synchronous>").count()
+        });
+        assert_eq!(synchronous.collect::<Vec<_>>(), modes);
+    }
 }
 
 /// Shapes of what is copied of `dw`, each as often as copies to and from it, and waits for these, name it.

@@ -95,6 +95,7 @@ impl Case {
             dx: None,
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: None,
         })
     }

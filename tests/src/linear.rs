@@ -148,6 +148,7 @@ impl Case {
             dx: Some(ProductBlocks { b, h }),
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: None,
         };
         match column {

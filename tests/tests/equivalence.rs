@@ -291,6 +291,8 @@ cases! {
         of_their_own(s);
         s.dw_rows = Some(128);
     });
+    tpu_blocks_x_in_one_buffer: Case::new("", [300, 140, 301]).blocks([128, 256, 128])
+        .options(everything()).edit_schedule(|s| s.x_in_one_buffer = [true; 2]);
     tpu_blocks_in_turn: tpu_blocks().options(everything()).edit_schedule(in_turn);
     tpu_blocks_in_turn_bf16: tpu_blocks().bf16().edit_schedule(in_turn);
     tpu_blocks_in_turn_in_one_hidden_block: Case::new("", [300, 140, 301]).blocks([128, 256, 128])

@@ -158,6 +158,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 dx: dx.map(|own| product(own, backward)),
                 dw: dw.map(|own| product(own, backward)),
                 dw_rows: None,
+                x_in_one_buffer: [false; 2],
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {
                     columns,
                     keeps_logits,

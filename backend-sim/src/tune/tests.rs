@@ -241,3 +241,20 @@ fn no_limit_is_raised_without_room_for_spills() {
             .all(|&verdict| verdict == Verdict::VmemOom)
     );
 }
+
+#[test]
+fn x_has_one_buffer_where_two_do_not_fit() {
+    let problem = LinearCe::new(8192, 2048, 151_936, DType::Bf16, Options::default()).unwrap();
+    let one_buffer = |target, h| {
+        let target = Target::by_name(target).unwrap();
+        let request = Request::new(problem, target, 1, None).unwrap();
+        let (b, v) = (1024, 768);
+        let program = request.forward_program(Blocks { b, h, v }).unwrap();
+        let spec = program.launches()[0].0.kernel.spec();
+        spec.operands().any(|(.., operand)| operand.one_buffer)
+    };
+    assert!(one_buffer("v4", 2048));
+    // Another block of it for each step.
+    assert!(!one_buffer("v4", 1024));
+    assert!(!one_buffer("v6e", 2048));
+}

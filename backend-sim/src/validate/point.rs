@@ -112,6 +112,7 @@ impl Own {
             dx: None,
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: self.lazy,
         };
         match self.strategy {

@@ -304,10 +304,19 @@ fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
         };
         let block = outer_dims(layout, &operand.block);
         let transform = emit.attribute(AttributeKind::Symbol(transform_name(i)));
-        emit.attribute(AttributeKind::Dictionary(vec![
+        let mode = (operand.one_buffer).then(|| {
+            (
+                "pipeline_mode".into(),
+                emit.dialect("tpu.pipeline_mode", "synchronous"),
+            )
+        });
+        let others = [
             ("transform_indices".into(), transform),
             ("window_bounds".into(), emit.integers(64, &block)),
-        ]))
+        ];
+        emit.attribute(AttributeKind::Dictionary(
+            mode.into_iter().chain(others).collect(),
+        ))
     });
     let windows = AttributeKind::Array(windows.collect());
     let operands = spec.grid().len() + spec.scalars().len() + arguments.len();

@@ -90,7 +90,11 @@ impl VmemLedger {
                 Buffer::Window {
                     layout, operand, ..
                 } => {
-                    let buffers = if spec.varies(operand) { 2 } else { 1 };
+                    let buffers = if spec.varies(operand) && !operand.one_buffer {
+                        2
+                    } else {
+                        1
+                    };
                     let shape = window_shape(*layout, operand);
                     let bytes = window_bytes(&shape, operand.dtype, buffers, target)?;
                     (TermKind::Window, shape, bytes, buffers)
@@ -135,6 +139,12 @@ impl VmemLedger {
         self.terms
             .iter()
             .fold(0, |sum, term| sum.saturating_add(term.bytes))
+    }
+
+    /// Sum of the windows, bytes.
+    pub fn window_bytes(&self) -> u64 {
+        let windows = (self.terms.iter()).filter(|term| term.kind == TermKind::Window);
+        windows.fold(0, |sum, term| sum.saturating_add(term.bytes))
     }
 
     /// Whether the sum is within the limit, inclusive as the compiler's check is.

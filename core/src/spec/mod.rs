@@ -118,6 +118,9 @@ pub struct Blocked {
     pub map: Vec<BlockIndex>,
     /// What happens at the end of a dimension that its block does not divide.
     pub edge: Edge,
+    /// Whether a window has one buffer where it would have two: a step that needs another block then waits for it, and a block
+    /// takes half of the memory.
+    pub one_buffer: bool,
 }
 
 impl Blocked {
@@ -134,6 +137,7 @@ impl Blocked {
             block: block.into(),
             map: map.into(),
             edge: Edge::Exact,
+            one_buffer: false,
         }
     }
 
@@ -148,6 +152,12 @@ impl Blocked {
     /// Blocks may overhang the array; the kernel masks what it reads there.
     pub fn masked(mut self) -> Self {
         self.edge = Edge::Masked;
+        self
+    }
+
+    /// The same, its window in one buffer if `one_buffer`.
+    pub const fn in_one_buffer(mut self, one_buffer: bool) -> Self {
+        self.one_buffer = one_buffer;
         self
     }
 

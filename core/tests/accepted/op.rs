@@ -179,6 +179,7 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         dx: None,
         dw: None,
         dw_rows: None,
+        x_in_one_buffer: [false; 2],
         lazy: None,
     }
 }

@@ -102,6 +102,7 @@ impl Case {
             dx: None,
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             ..chosen
         }
     }

@@ -69,6 +69,9 @@ pub struct Schedule {
     /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
     /// such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
+    /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is another one
+    /// for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks of `w` larger.
+    pub x_in_one_buffer: [bool; 2],
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
@@ -437,6 +440,7 @@ impl Schedule {
             },
             dw: None,
             dw_rows: None,
+            x_in_one_buffer: [false; 2],
             lazy: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::blocks::{Blocks, Cores};
 use super::delta::Coefficients;
-use super::logits::{Logits, Position, RowSubTiles};
+use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, compute};
 use super::{Head, HeadError, Structure};
 use crate::DType;
@@ -59,11 +59,13 @@ impl Combined {
     pub(super) fn new(
         name: &'static str,
         head: &Head,
-        blocks: Blocks,
-        sub_tiles: RowSubTiles,
+        plan: Plan,
         cores: Cores,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
+        let Plan {
+            blocks, sub_tiles, ..
+        } = plan;
         let mut spec = SpecBuilder::new(name);
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let core = spec.axis("core", cores.count, Semantics::Parallel);
@@ -83,7 +85,11 @@ impl Combined {
             hidden,
         };
         // Products read the delta of a block, which takes the place of its logits.
-        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles.apart(), position);
+        let plan = Plan {
+            sub_tiles: sub_tiles.apart(),
+            ..plan
+        };
+        let logits = Logits::declare(&mut spec, head, plan, position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         let [rows_up, hidden_up, vocab_up] = blocks.whole(head);
         let dx = Gradient {

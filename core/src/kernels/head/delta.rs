@@ -148,12 +148,7 @@ impl DeltaChunk {
         chunks: Chunks,
         coefficients: impl FnOnce(&mut PerRow<'_>) -> Coefficients,
     ) -> Result<Self, HeadError> {
-        let Plan {
-            blocks,
-            sub_tiles,
-            split,
-            ..
-        } = plan;
+        let Plan { blocks, split, .. } = plan;
         let mut spec = SpecBuilder::new(name);
         let rows = spec.axis("rows", part.count(head, blocks), Semantics::Parallel);
         let columns = spec.axis("columns", chunks.blocks, split.of_columns());
@@ -166,7 +161,7 @@ impl DeltaChunk {
             columns: BlockIndex::from(columns) + chunk.at(0),
             hidden,
         };
-        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
+        let logits = Logits::declare(&mut spec, head, plan, position);
         let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block.clone());
         let coefficients = coefficients(per_row);
         let chunk_array = ChunkArray::of_columns(head, blocks, chunks);

@@ -157,6 +157,7 @@ impl Forward {
             sub_tiles,
             lazy,
             split,
+            ..
         } = plan;
         let chunk_rows = match store {
             Some(Store::Rows(chunks)) => Some(chunks),
@@ -185,7 +186,8 @@ impl Forward {
                 && (store.is_none() || blocks.b.is_multiple_of(sub_tiles.rows)),
             ..sub_tiles
         };
-        let logits = Logits::declare(&mut spec, head, blocks, sub_tiles, position);
+        let plan = Plan { sub_tiles, ..plan };
+        let logits = Logits::declare(&mut spec, head, plan, position);
         let rows_stored = match logits.sub_tiles() {
             RowSubTiles {
                 rows, shared: true, ..

@@ -35,6 +35,7 @@ pub(super) struct Position {
 pub(super) struct Plan {
     pub(super) blocks: Blocks,
     pub(super) sub_tiles: RowSubTiles,
+    pub(super) x_in_one_buffer: bool,
     /// Of the forward pass.
     pub(super) lazy: Option<Lazy>,
     pub(super) split: Split,
@@ -45,6 +46,7 @@ impl Plan {
     pub(super) fn forward(schedule: &Schedule) -> Self {
         Self {
             blocks: schedule.forward,
+            x_in_one_buffer: schedule.x_in_one_buffer[0],
             lazy: schedule.lazy,
             split: schedule.split,
             ..Self::backward(schedule)
@@ -60,6 +62,7 @@ impl Plan {
                 shared: schedule.shared_sub_tiles,
                 structure: schedule.structure,
             },
+            x_in_one_buffer: schedule.x_in_one_buffer[1],
             lazy: None,
             split: schedule.delta_split,
         }
@@ -109,12 +112,15 @@ impl Logits {
     pub(super) fn declare(
         spec: &mut SpecBuilder,
         head: &Head,
-        blocks: Blocks,
-        sub_tiles: RowSubTiles,
+        plan: Plan,
         position: Position,
     ) -> Self {
+        let Plan {
+            blocks, sub_tiles, ..
+        } = plan;
         let (hidden, vocab) = (head.hidden, head.vocab);
-        let x = x_window(spec, head, blocks, position.rows, position.hidden.into());
+        let x = x_operand(head, blocks, position.rows, position.hidden.into());
+        let x = spec.input_tile("x", x.in_one_buffer(plan.x_in_one_buffer));
         let columns = position.columns.clone();
         let w = w_window(spec, head, blocks, position.hidden.into(), columns);
         let bias = head.options.bias.then(|| {
@@ -300,11 +306,12 @@ pub(super) fn x_window(
     rows: BlockIndex,
     hidden: BlockIndex,
 ) -> TileRef {
+    spec.input_tile("x", x_operand(head, blocks, rows, hidden))
+}
+
+fn x_operand(head: &Head, blocks: Blocks, rows: BlockIndex, hidden: BlockIndex) -> Blocked {
     let dims = [head.tokens, head.hidden];
-    spec.input_tile(
-        "x",
-        Blocked::new(head.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked(),
-    )
+    Blocked::new(head.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked()
 }
 
 /// Declares the window of `w` at the given block of it.

@@ -300,8 +300,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         let kernel = Combined::new(
             self.names.combined,
             head,
-            blocks,
-            Plan::backward(schedule).sub_tiles,
+            Plan::backward(schedule),
             cores,
             self.coefficients,
         )?;

@@ -208,6 +208,7 @@ impl Stored {
                 shared: self.shared_sub_tiles,
                 structure: Structure::Overlapped,
             },
+            x_in_one_buffer: false,
             lazy: None,
             split,
         }
