@@ -108,6 +108,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         delta_split: Split::Rows,
         dx: None,
         dw: None,
+        delta_columns: None,
         dw_rows: None,
         x_in_one_buffer: [false; 2],
         lazy: Some(Lazy {
@@ -136,6 +137,7 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         rows_per_sub_tile: whole(schedule.rows_per_sub_tile),
         dx: schedule.dx.map(raise_product),
         dw: schedule.dw.map(raise_product),
+        delta_columns: schedule.delta_columns.map(whole),
         dw_rows: schedule.dw_rows.map(whole),
         lazy: schedule.lazy.map(|lazy| Lazy {
             columns: whole(lazy.columns),

@@ -18,6 +18,8 @@ pub struct BackwardPlan<B = Blocks> {
     pub chunk_columns: Option<usize>,
     /// Blocks of `dx` and `dw`, for [`Strategy::Streaming`]; those of delta where they are not given. Their columns are the same.
     pub product_blocks: [Option<B>; 2],
+    /// Columns of a block of delta as it is made, where they are not those of [`blocks`](Self::blocks), which products read.
+    pub delta_columns: Option<usize>,
 }
 
 impl<B> BackwardPlan<B> {
@@ -27,15 +29,17 @@ impl<B> BackwardPlan<B> {
             blocks,
             chunk_columns,
             product_blocks: [None, None],
+            delta_columns: None,
         }
     }
 }
 
-impl<B: Copy> BackwardPlan<B> {
+impl<B: PassBlocks> BackwardPlan<B> {
     /// Those of a kernel of the pass, counted in the order in which they run: delta, `dx`, `dw`.
     pub fn blocks_of(&self, kernel: usize) -> B {
         let [dx, dw] = self.product_blocks;
         let own = match kernel {
+            0 => (self.delta_columns).map(|columns| self.blocks.with_columns(columns)),
             1 => dx,
             2 => dw,
             _ => None,

@@ -123,6 +123,10 @@ pub trait PassBlocks: Copy + Ord + Debug {
     /// Blocks of these sizes as `target` takes them.
     fn of_sizes(sizes: BlockSizes, target: &Target) -> Self;
 
+    /// The same with another size along the vocabulary.
+    #[must_use]
+    fn with_columns(self, v: usize) -> Self;
+
     /// The structure of a backward pass, where there are several.
     fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy>;
 }
@@ -165,6 +169,10 @@ impl PassBlocks for head::Blocks {
         Self { b, h, v }
     }
 
+    fn with_columns(self, v: usize) -> Self {
+        Self { v, ..self }
+    }
+
     fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy> {
         Some(plan.strategy())
     }
@@ -178,6 +186,10 @@ impl PassBlocks for softmax::Blocks {
 
     fn of_sizes(BlockSizes { b, v, .. }: BlockSizes, target: &Target) -> Self {
         Self::for_target(b, v, target)
+    }
+
+    fn with_columns(self, v: usize) -> Self {
+        Self { v, ..self }
     }
 
     fn strategy(_: &BackwardPlan<Self>) -> Option<Strategy> {
@@ -385,6 +397,7 @@ pub(crate) fn schedule(
         delta_split: Split::Rows,
         dx,
         dw,
+        delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
         x_in_one_buffer: [false; 2],
         lazy: match structure {

@@ -68,14 +68,21 @@ impl<B: PassBlocks> Space<B> {
         }
     }
 
-    /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans.
+    /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans, and delta made in blocks of so many
+    /// columns.
     #[must_use]
-    pub fn with_product_blocks(mut self, given: [Option<[usize; 2]>; 2], target: &Target) -> Self {
+    pub fn with_own_blocks(
+        mut self,
+        given: [Option<[usize; 2]>; 2],
+        delta_columns: Option<usize>,
+        target: &Target,
+    ) -> Self {
         for plan in &mut self.backward {
             let BlockSizes { v, .. } = plan.blocks.sizes();
             let of = |[b, h]: [usize; 2]| B::of_sizes(BlockSizes { b, h: Some(h), v }, target);
             if plan.chunk_columns.is_some() {
                 plan.product_blocks = given.map(|own| own.map(of));
+                plan.delta_columns = delta_columns;
             }
         }
         self
@@ -321,7 +328,8 @@ fn search<P: Problem>(
         &mut progress,
     )?;
     let mut together = 0;
-    for plan in products::put_together(&plans, &backward, request.operations_preferred()) {
+    let vocab = request.device_problem().vocab();
+    for plan in products::put_together(&plans, &backward, vocab, request.operations_preferred()) {
         if together == top {
             break;
         }

@@ -106,6 +106,7 @@ impl Problem {
                 delta_split: Split::Rows,
                 dx: None,
                 dw: None,
+                delta_columns: None,
                 dw_rows: None,
                 x_in_one_buffer: [false; 2],
                 lazy: None,

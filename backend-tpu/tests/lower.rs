@@ -42,6 +42,7 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
         delta_split: Split::Rows,
         dx: None,
         dw: None,
+        delta_columns: None,
         dw_rows: None,
         x_in_one_buffer: [false; 2],
         lazy: None,

@@ -304,15 +304,30 @@ pub(crate) struct ScheduleArgs {
     /// Blocks of dw, likewise
     #[arg(long, value_name = "b,h", value_parser = parse_product_sizes, allow_hyphen_values = true)]
     pub(crate) dw_blocks: Option<[usize; 2]>,
+    /// Columns of the blocks in which `streaming` makes delta, a divisor of the v that dx and dw read [default: v, or chosen]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) delta_columns: Option<u32>,
     /// Structure of the backward pass
     #[arg(long, default_value = "auto", value_parser = strategy())]
     pub(crate) strategy: StrategyChoice,
 }
 
+/// Blocks that kernels of a streaming pass have, where they are not those of the pass.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct OwnBlocks {
+    /// Along the vocabulary, of delta as it is made.
+    pub(crate) delta_columns: Option<usize>,
+    /// Along tokens and hidden, of `dx` and `dw`.
+    pub(crate) products: [Option<[usize; 2]>; 2],
+}
+
 impl ScheduleArgs {
-    /// Blocks of `dx` and `dw` that were given.
-    pub(crate) const fn product_blocks(&self) -> [Option<[usize; 2]>; 2] {
-        [self.dx_blocks, self.dw_blocks]
+    /// What was given of kernels of a streaming pass.
+    pub(crate) fn own_blocks(&self) -> OwnBlocks {
+        OwnBlocks {
+            delta_columns: self.delta_columns.map(|columns| columns as usize),
+            products: [self.dx_blocks, self.dw_blocks],
+        }
     }
 
     /// The blocks of both passes, as far as any were given.

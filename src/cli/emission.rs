@@ -21,9 +21,9 @@ use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 
-use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs};
+use super::args::{CliError, Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::logits::given_blocks;
-use super::report::{products_text, space};
+use super::report::{own_text, space};
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -149,8 +149,8 @@ pub(crate) struct OpEmission {
     pub(crate) blocks: Option<BlockSizes>,
     /// Of the backward pass, if it is wanted.
     pub(crate) backward_blocks: Option<BlockSizes>,
-    /// Of `dx` and `dw`, where they have their own.
-    pub(crate) product_blocks: [Option<[usize; 2]>; 2],
+    /// Of kernels that have their own.
+    pub(crate) own_blocks: OwnBlocks,
     /// Of the backward pass, where there are several.
     pub(crate) strategy: Option<&'static str>,
     /// What each kernel asks for.
@@ -213,7 +213,7 @@ impl OpEmission {
 
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
-        let backward = (self.backward_blocks, self.product_blocks);
+        let backward = (self.backward_blocks, self.own_blocks);
         choice_text(self.blocks, backward, self.strategy)
     }
 }
@@ -252,11 +252,13 @@ impl Choices<'_> {
             program: AnyProgram::Head(emission.program(pass)?),
             blocks,
             backward_blocks,
-            product_blocks: match (pass.backward(), schedule.strategy) {
-                (true, Strategy::Streaming) => {
-                    [schedule.dx, schedule.dw].map(|own| own.map(|ProductBlocks { b, h }| [b, h]))
-                }
-                _ => [None; 2],
+            own_blocks: match (pass.backward(), schedule.strategy) {
+                (true, Strategy::Streaming) => OwnBlocks {
+                    delta_columns: schedule.delta_columns,
+                    products: [schedule.dx, schedule.dw]
+                        .map(|own| own.map(|ProductBlocks { b, h }| [b, h])),
+                },
+                _ => OwnBlocks::default(),
             },
             strategy: pass.backward().then(|| schedule.strategy.name()),
             vmem_limit_bytes: emission.vmem_limit_bytes,
@@ -282,7 +284,7 @@ impl Choices<'_> {
             program: AnyProgram::Logits(program?),
             blocks,
             backward_blocks,
-            product_blocks: [None; 2],
+            own_blocks: OwnBlocks::default(),
             strategy: None,
             vmem_limit_bytes,
             misfit: None,
@@ -306,13 +308,13 @@ fn kernels<K: Kernel>(
 /// Blocks and strategy, for a person.
 pub(crate) fn choice_text(
     blocks: Option<BlockSizes>,
-    (backward_blocks, products): (Option<BlockSizes>, [Option<[usize; 2]>; 2]),
+    (backward_blocks, own): (Option<BlockSizes>, OwnBlocks),
     strategy: Option<&str>,
 ) -> String {
     let forward = blocks.map(|blocks| format!("forward {blocks}"));
-    let products = products_text(products);
+    let own = own_text(own);
     let backward = backward_blocks.map(|blocks| match strategy {
-        Some(strategy) => format!("backward {blocks}{products} {strategy}"),
+        Some(strategy) => format!("backward {blocks}{own} {strategy}"),
         None => format!("backward {blocks}"),
     });
     let parts: Vec<String> = [forward, backward].into_iter().flatten().collect();

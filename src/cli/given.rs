@@ -19,7 +19,7 @@ const OF_ROWS: [Op; 5] = [
 ];
 
 /// The ops that have an option; one that is not listed is an option of all.
-const OF_SOME: [(&str, &[Op]); 31] = [
+const OF_SOME: [(&str, &[Op]); 32] = [
     ("hidden", &Op::ON_HEAD),
     ("bias", &Op::ON_HEAD),
     ("weight", &[Op::LinearCe]),
@@ -30,6 +30,7 @@ const OF_SOME: [(&str, &[Op]); 31] = [
     ("strategy", &Op::ON_HEAD),
     ("dx_blocks", &Op::ON_HEAD),
     ("dw_blocks", &Op::ON_HEAD),
+    ("delta_columns", &Op::ON_HEAD),
     ("chunk_columns", &Op::ON_HEAD),
     ("store_logits", &[Op::LinearCe]),
     ("f32_products", &Op::ON_HEAD),

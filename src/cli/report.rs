@@ -13,7 +13,7 @@ use tilecast::sim::{Verdict, bytes_text};
 use tilecast::{DType, Strategy, Structure};
 
 use super::Outcome;
-use super::args::{CliError, Op, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
+use super::args::{CliError, Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
 use super::sizes::OfSizes;
 
 /// A request for `problem`, that of `args`, on `target`.
@@ -39,13 +39,13 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
     request: &Request<P>,
 ) -> Result<Space<P::Blocks>, CliError> {
     let strategies = strategies(schedule, request.kernel_structure());
-    let given = schedule.product_blocks();
-    let strategies = match given {
-        [None, None] => strategies,
-        _ if strategies.contains(&Strategy::Streaming) => vec![Strategy::Streaming],
-        _ => {
+    let given = schedule.own_blocks();
+    let strategies = match given == OwnBlocks::default() {
+        true => strategies,
+        false if strategies.contains(&Strategy::Streaming) => vec![Strategy::Streaming],
+        false => {
             return Err(CliError::invalid(
-                "--dx-blocks and --dw-blocks are of the strategy streaming; leave them out",
+                "--dx-blocks, --dw-blocks and --delta-columns are of the strategy streaming; leave them out",
             ));
         }
     };
@@ -55,7 +55,11 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
         schedule.blocks(|sizes| P::Blocks::of(sizes, request.target()))?,
         &strategies,
     );
-    Ok(space.with_product_blocks(given, request.target()))
+    let OwnBlocks {
+        products,
+        delta_columns,
+    } = given;
+    Ok(space.with_own_blocks(products, delta_columns, request.target()))
 }
 
 /// The given strategy, or all that published kernels have if theirs is the structure.
@@ -221,19 +225,24 @@ pub(crate) fn blocks_text(blocks: impl PassBlocks) -> String {
     blocks.sizes().to_string()
 }
 
-/// Blocks of a backward pass: those of delta, and of `dx` and `dw` where these have their own.
+/// Blocks of a backward pass, and of its kernels where these have their own.
 pub(crate) fn plan_text(plan: &BackwardPlan<impl PassBlocks>) -> String {
-    let products = plan.product_blocks.map(|own| own.map(product_sizes));
-    format!("{}{}", blocks_text(plan.blocks), products_text(products))
+    let own = own_text(OwnBlocks {
+        delta_columns: plan.delta_columns,
+        products: plan.product_blocks.map(|own| own.map(product_sizes)),
+    });
+    format!("{}{own}", blocks_text(plan.blocks))
 }
 
-/// Blocks of products that have their own, to follow those of delta.
-pub(crate) fn products_text(products: [Option<[usize; 2]>; 2]) -> String {
-    let named = ["dx", "dw"].into_iter().zip(products);
-    let text = |(name, own): (&str, Option<[usize; 2]>)| {
-        own.map_or_else(String::new, |[b, h]| format!(" {name} {b},{h}"))
-    };
-    named.map(text).collect()
+/// What kernels have of their own, to follow the blocks of their pass.
+pub(crate) fn own_text(own: OwnBlocks) -> String {
+    let delta = (own.delta_columns).map(|columns| format!(" delta {columns} columns"));
+    let named = ["dx", "dw"].into_iter().zip(own.products);
+    let products = named.filter_map(|(name, own)| {
+        let [b, h] = own?;
+        Some(format!(" {name} {b},{h}"))
+    });
+    delta.into_iter().chain(products).collect()
 }
 
 fn product_sizes(blocks: impl PassBlocks) -> [usize; 2] {

@@ -88,7 +88,7 @@ pub(crate) struct Args {
     chunk_columns: Option<u32>,
     /// linear-ce on the cpu: both passes in one, which stores logits, in the place of dw or up to 48 MiB per thread, instead
     /// of computing them again, where that is faster
-    #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "dx_blocks", "dw_blocks", "strategy", "chunk_columns"])]
+    #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "dx_blocks", "dw_blocks", "delta_columns", "strategy", "chunk_columns"])]
     store_logits: bool,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
@@ -163,11 +163,13 @@ impl Args {
     pub(crate) fn schedule(&self, chosen: Schedule) -> Result<Schedule, CliError> {
         let [forward, backward] = self.schedule.blocks(Sizes::of_head)?;
         let of = |[b, h]: [usize; 2]| ProductBlocks { b, h };
-        let [dx, dw] = self.schedule.product_blocks().map(|own| own.map(of));
+        let own = self.schedule.own_blocks();
+        let [dx, dw] = own.products.map(|own| own.map(of));
         let chosen = chosen.in_blocks(forward, backward);
         Ok(Schedule {
             dx: dx.or(chosen.dx),
             dw: dw.or(chosen.dw),
+            delta_columns: own.delta_columns.or(chosen.delta_columns),
             strategy: self.schedule.strategy.0.unwrap_or(chosen.strategy),
             chunk_columns: (self.chunk_columns).map_or(chosen.chunk_columns, |n| n as usize),
             ..chosen

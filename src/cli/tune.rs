@@ -361,6 +361,7 @@ fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
         "backward_blocks": blocks_json(plan.map(|plan| plan.blocks.sizes())),
         "dx_blocks": blocks_json(product(0)),
         "dw_blocks": blocks_json(product(1)),
+        "delta_columns": plan.and_then(|plan| plan.delta_columns),
         "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
         "verdict": row.report.verdict.name(),
         "reason": row.report.reason,
@@ -392,6 +393,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "dx_h",
         "dw_b",
         "dw_h",
+        "delta_columns",
         "chunk_columns",
         "verdict",
         "reason",
@@ -439,6 +441,10 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
         record.extend([b, h]);
     }
     record.extend([
+        empty_or(
+            plan.and_then(|plan| plan.delta_columns)
+                .map(|n| n.to_string()),
+        ),
         empty_or(
             plan.and_then(|plan| plan.chunk_columns)
                 .map(|n| n.to_string()),

@@ -77,6 +77,8 @@ def tuned(tilecast, cell, passes):
     if passes == "forward":
         return [*options, "--blocks", sides(best["blocks"])]
     options += ["--backward-blocks", sides(best["backward_blocks"]), "--strategy", best["strategy"]]
+    if best["delta_columns"]:
+        options += ["--delta-columns", str(best["delta_columns"])]
     for gradient in "dx", "dw":
         if own := best[f"{gradient}_blocks"]:
             options += [f"--{gradient}-blocks", f"{own['b']},{own['h']}"]

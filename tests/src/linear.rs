@@ -147,6 +147,7 @@ impl Case {
             delta_split: Split::Columns,
             dx: Some(ProductBlocks { b, h }),
             dw: None,
+            delta_columns: None,
             dw_rows: None,
             x_in_one_buffer: [false; 2],
             lazy: None,

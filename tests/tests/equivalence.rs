@@ -54,6 +54,12 @@ fn by_columns(schedule: &mut Schedule) {
     schedule.dx = Some(ProductBlocks { b, h });
 }
 
+/// Blocks that products read are of two that delta is made in, and the last chunk overlaps.
+fn narrow_delta() -> Case {
+    let case = Case::new("", [21, 24, 41]).blocks([8, 24, 6]);
+    case.edit_schedule(|s| (s.delta_columns, s.chunk_columns) = (Some(3), 24))
+}
+
 /// Fewer rows of `dx` than of delta, and more of `dw`, more than delta has in some cases.
 fn of_their_own(schedule: &mut Schedule) {
     let Blocks { b, h, .. } = schedule.backward;
@@ -233,6 +239,8 @@ cases! {
         by_columns(s);
         s.dw = Some(ProductBlocks { b: 9, h: 3 });
     });
+    delta_in_narrow_blocks: narrow_delta().options(everything());
+    delta_in_narrow_blocks_bf16: narrow_delta().bf16();
     one_chunk: ragged().options(everything()).edit_schedule(|s| s.chunk_columns = 50);
     a_chunk_for_each_block: ragged().edit_schedule(|s| s.chunk_columns = 1);
     last_chunk_overlaps: Case::new("", [11, 8, 33]).blocks([4, 8, 5]).options(everything())
@@ -291,6 +299,11 @@ cases! {
         of_their_own(s);
         s.dw_rows = Some(128);
     });
+    tpu_blocks_of_narrow_delta: Case::new("", [150, 140, 501]).blocks([128, 128, 256])
+        .options(everything()).edit_schedule(|s| {
+            of_their_own(s);
+            (s.delta_columns, s.chunk_columns) = (Some(128), 256);
+        });
     tpu_blocks_x_in_one_buffer: Case::new("", [300, 140, 301]).blocks([128, 256, 128])
         .options(everything()).edit_schedule(|s| s.x_in_one_buffer = [true; 2]);
     tpu_blocks_in_turn: tpu_blocks().options(everything()).edit_schedule(in_turn);

@@ -1,12 +1,14 @@
 //! Streaming passes whose three kernels have blocks of their own.
 //!
 //! A kernel fills VMEM with what it works on: logits are made of `x` and `w`, `dx` is read and written in f32, `dw` is summed in
-//! f32 beside what leaves. So the blocks that are best for one do not fit another. All have the same columns, which are those of
-//! delta between them, and whatever has the same columns and chunks can be put together; nothing else depends on the blocks of the
-//! others.
+//! f32 beside what leaves. So the blocks that are best for one do not fit another. Between them is delta, by chunks: what has the same
+//! chunks can be put together where products have the same columns, and delta is made in columns that divide these; nothing else
+//! depends on the blocks of the others.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+
+use tilecast_core::kernels::head::divides_columns;
 
 use crate::kernel::KernelReport;
 use crate::op::PassReport;
@@ -53,41 +55,71 @@ impl<B: PassBlocks> Cost<B> {
     }
 }
 
-/// For each number of columns of blocks and of chunks, the plan of the best blocks that each kernel has in `passes`, the fastest
-/// first. Those that are in `plans` are left out.
+/// The best costs of kernels by the columns of their blocks.
+type Best<B> = BTreeMap<usize, Cost<B>>;
+
+/// For each number of columns of chunks and of the blocks that delta is made in, the plan of the best blocks that each kernel has in
+/// `passes`, the fastest first; products read whole blocks of delta side by side. Those that are in `plans` are left out.
 pub(super) fn put_together<B: PassBlocks, K>(
     plans: &[BackwardPlan<B>],
     passes: &[Option<PassReport<K>>],
+    vocab: usize,
     most_operations: f64,
 ) -> Vec<BackwardPlan<B>> {
-    let mut best: BTreeMap<[usize; 2], [Option<Cost<B>>; KERNELS]> = BTreeMap::new();
+    let mut chunks: BTreeMap<usize, [Best<B>; KERNELS]> = BTreeMap::new();
     for (plan, pass) in plans.iter().zip(passes) {
         let (Some(chunk_columns), Some(pass)) = (plan.chunk_columns, pass) else {
             continue;
         };
-        let best = best.entry([plan.blocks.sizes().v, chunk_columns]);
-        for (i, best) in best.or_default().iter_mut().enumerate() {
+        let chunk = chunks.entry(chunk_columns).or_default();
+        for (i, best) in chunk.iter_mut().enumerate() {
             let kernels: Vec<_> = pass.kernels.iter().skip(i).step_by(KERNELS).collect();
-            let cost = Cost::of(&kernels, plan.blocks_of(i), most_operations);
-            *best = best.take().into_iter().chain(cost).min_by(Cost::rank);
+            let blocks = plan.blocks_of(i);
+            let Some(cost) = Cost::of(&kernels, blocks, most_operations) else {
+                continue;
+            };
+            let best = best.entry(blocks.sizes().v).or_insert(cost);
+            if cost.rank(best) == Ordering::Less {
+                *best = cost;
+            }
         }
     }
-    let mut found: Vec<_> = (best.into_iter())
-        .filter_map(|([_, chunk_columns], costs)| {
-            let [Some(delta), Some(dx), Some(dw)] = costs else {
-                return None;
-            };
-            let own = |cost: Cost<B>| (cost.blocks != delta.blocks).then_some(cost.blocks);
-            let plan = BackwardPlan {
-                product_blocks: [own(dx), own(dw)],
-                ..BackwardPlan::in_blocks(delta.blocks, Some(chunk_columns))
-            };
-            let costs = [delta, dx, dw];
-            let soon = costs.iter().all(|cost| cost.compiles_soon);
-            let time_s: f64 = costs.iter().map(|cost| cost.time_s).sum();
-            (plan.product_blocks != [None; 2]).then_some((soon, time_s, plan))
-        })
-        .collect();
-    found.sort_by(|(a_soon, a, _), (b_soon, b, _)| b_soon.cmp(a_soon).then(a.total_cmp(b)));
-    found.into_iter().map(|(.., plan)| plan).collect()
+    let mut found = Vec::new();
+    for (chunk_columns, [delta, dx, dw]) in chunks {
+        for (&columns, delta) in &delta {
+            let together = dx.iter().filter_map(|(&v, dx)| {
+                let read = divides_columns(vocab, columns, v);
+                Some((v, [*delta, *dx, *dw.get(&v).filter(|_| read)?]))
+            });
+            let together = together.map(|(v, costs)| {
+                let soon = costs.iter().all(|cost| cost.compiles_soon);
+                let time_s: f64 = costs.iter().map(|cost| cost.time_s).sum();
+                (soon, time_s, plan_of(chunk_columns, v, costs))
+            });
+            found.extend(together.min_by(rank));
+        }
+    }
+    found.sort_by(rank);
+    let plans_found = found.into_iter().map(|(.., plan)| plan);
+    plans_found
+        .filter(|plan| plan.product_blocks != [None; 2] || plan.delta_columns.is_some())
+        .collect()
+}
+
+/// The plan in which each kernel has its blocks, and products columns of `v`.
+fn plan_of<B: PassBlocks>(chunk_columns: usize, v: usize, costs: [Cost<B>; 3]) -> BackwardPlan<B> {
+    let [delta, dx, dw] = costs.map(|cost| cost.blocks);
+    let columns = delta.sizes().v;
+    let blocks = delta.with_columns(v);
+    let own = |of_product: B| (of_product != blocks).then_some(of_product);
+    BackwardPlan {
+        product_blocks: [own(dx), own(dw)],
+        delta_columns: (columns != v).then_some(columns),
+        ..BackwardPlan::in_blocks(blocks, Some(chunk_columns))
+    }
+}
+
+/// Better ones first: whether a pass compiles soon, and its time.
+fn rank<P>((a_soon, a, _): &(bool, f64, P), (b_soon, b, _): &(bool, f64, P)) -> Ordering {
+    b_soon.cmp(a_soon).then(a.total_cmp(b))
 }

@@ -258,3 +258,27 @@ fn x_has_one_buffer_where_two_do_not_fit() {
     assert!(!one_buffer("v4", 1024));
     assert!(!one_buffer("v6e", 2048));
 }
+
+#[test]
+fn delta_is_made_in_columns_of_its_own() {
+    // Delta of v4 is fastest with all of H in a block, which leaves room for 384 columns, products with more.
+    let target = Target::by_name("v4").unwrap();
+    let problem = LinearCe::new(8192, 4096, 128_256, DType::Bf16, Options::default()).unwrap();
+    let request = Request::new(problem, target, 1, None)
+        .unwrap()
+        .raising_limit();
+    let backward = [(512, 4096, 384), (512, 1024, 768)]
+        .map(|(b, h, v)| BackwardPlan::in_blocks(Blocks { b, h, v }, Some(16_128)));
+    let space = Space {
+        forward: Vec::new(),
+        backward: backward.into(),
+    };
+    let rows = tune(&request, &space, || ()).unwrap();
+    let plan = rows[0].backward.unwrap();
+    let (b, h, v) = (512, 4096, 768);
+    assert_eq!(plan.blocks, Blocks { b, h, v });
+    assert_eq!(plan.delta_columns, Some(384));
+    assert_eq!(plan.blocks_of(0).v, 384);
+    let [b, h] = [512, 1024];
+    assert_eq!(plan.product_blocks, [Some(Blocks { b, h, v }); 2]);
+}

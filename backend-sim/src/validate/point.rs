@@ -111,6 +111,7 @@ impl Own {
             delta_split: Split::Rows,
             dx: None,
             dw: None,
+            delta_columns: None,
             dw_rows: None,
             x_in_one_buffer: [false; 2],
             lazy: self.lazy,

@@ -178,6 +178,7 @@ fn schedule([b, h, v]: [usize; 3]) -> Schedule {
         delta_split: Split::Rows,
         dx: None,
         dw: None,
+        delta_columns: None,
         dw_rows: None,
         x_in_one_buffer: [false; 2],
         lazy: None,

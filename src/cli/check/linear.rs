@@ -101,6 +101,7 @@ impl Case {
             delta_split: Split::Rows,
             dx: None,
             dw: None,
+            delta_columns: None,
             dw_rows: None,
             x_in_one_buffer: [false; 2],
             ..chosen

@@ -132,8 +132,9 @@ impl Source {
             Self::Op(emission) => Report {
                 blocks: emission.blocks,
                 backward_blocks: emission.backward_blocks,
-                dx_blocks: emission.product_blocks[0],
-                dw_blocks: emission.product_blocks[1],
+                dx_blocks: emission.own_blocks.products[0],
+                dw_blocks: emission.own_blocks.products[1],
+                delta_columns: emission.own_blocks.delta_columns,
                 strategy: emission.strategy.map(Into::into),
                 ..report
             },

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Args;
-use crate::cli::args::CliError;
+use crate::cli::args::{CliError, OwnBlocks};
 use crate::cli::emission::{BlockSizes, choice_text};
 use crate::cli::output::{number, print, table};
 
@@ -28,6 +28,7 @@ pub(super) struct Report {
     /// Along tokens and hidden.
     pub(super) dx_blocks: Option<[usize; 2]>,
     pub(super) dw_blocks: Option<[usize; 2]>,
+    pub(super) delta_columns: Option<usize>,
     pub(super) strategy: Option<String>,
     /// Arrays that were taken for those of a Mosaic kernel.
     pub(super) arrays: Option<Arrays>,
@@ -84,6 +85,7 @@ impl Report {
             backward_blocks: None,
             dx_blocks: None,
             dw_blocks: None,
+            delta_columns: None,
             strategy: None,
             arrays: None,
             kernels: Vec::new(),
@@ -136,7 +138,11 @@ impl Report {
     /// What was chosen or taken for granted.
     fn print_what(&self) -> Result<(), CliError> {
         if let Some(op) = &self.op {
-            let backward = (self.backward_blocks, [self.dx_blocks, self.dw_blocks]);
+            let own = OwnBlocks {
+                delta_columns: self.delta_columns,
+                products: [self.dx_blocks, self.dw_blocks],
+            };
+            let backward = (self.backward_blocks, own);
             let choice = choice_text(self.blocks, backward, self.strategy.as_deref());
             print(format_args!("{op} for {}: {choice}", self.target))?;
         }

@@ -75,6 +75,7 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "backward_blocks",
                 "dx_blocks",
                 "dw_blocks",
+                "delta_columns",
                 "chunk_columns",
                 "verdict",
                 "reason",

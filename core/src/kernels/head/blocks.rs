@@ -66,6 +66,9 @@ pub struct Schedule {
     pub dx: Option<ProductBlocks>,
     /// Streaming: blocks of `dw`, where they are not those of delta.
     pub dw: Option<ProductBlocks>,
+    /// Streaming: columns of a block of delta as it is made, which divide those of the blocks that products read; `None` for the same.
+    /// A block of `w` as high as `H` leaves a TPU room for fewer columns than products are fastest with.
+    pub delta_columns: Option<usize>,
     /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
     /// such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
@@ -176,12 +179,32 @@ impl Schedule {
             ("chunk columns", self.chunk_columns),
             ("cores", self.cores),
             ("rows per sub-tile", self.rows_per_sub_tile),
+            ("columns of delta", self.delta_columns.unwrap_or(1)),
             ("rows of dw", self.dw_rows.unwrap_or(1)),
             ("lazy columns", self.lazy.map_or(1, |lazy| lazy.columns)),
         ])?;
         ProductBlocks::check_dx(self.dx)?;
         ProductBlocks::check(self.dw, ["dw block b", "dw block h"])
     }
+
+    /// Blocks in which delta is made, and how many of them are side by side in one that products read.
+    ///
+    /// # Errors
+    /// They do not divide these, or are beyond the last column where these overhang the vocabulary.
+    pub(super) fn delta_blocks(&self, head: &Head) -> Result<(Blocks, usize), HeadError> {
+        let Blocks { b, h, v } = self.backward;
+        let columns = self.delta_columns.unwrap_or(v);
+        let parts = v / columns;
+        if !divides_columns(head.vocab, columns, v) {
+            return Err(HeadError::DeltaColumns { columns, v });
+        }
+        Ok((Blocks { b, h, v: columns }, parts))
+    }
+}
+
+/// Whether blocks of `v` columns of a vocabulary can be made in blocks of `columns`: these divide them, and none lies beyond the vocabulary.
+pub fn divides_columns(vocab: usize, columns: usize, v: usize) -> bool {
+    v.is_multiple_of(columns) && vocab.div_ceil(columns) == vocab.div_ceil(v) * (v / columns)
 }
 
 /// Checks that every part of a schedule is at least 1 and small enough to round sizes up to it.
@@ -254,6 +277,16 @@ impl Chunks {
             count,
             start,
             end,
+        }
+    }
+
+    /// The same columns in blocks each of which is so many of these.
+    pub(super) const fn cut(self, parts: usize) -> Self {
+        Self {
+            blocks: self.blocks * parts,
+            count: self.count,
+            start: self.start * parts,
+            end: self.end * parts,
         }
     }
 
@@ -439,6 +472,7 @@ impl Schedule {
                 Split::Columns => Some(ProductBlocks::for_cache(head, cache, backward)),
             },
             dw: None,
+            delta_columns: None,
             dw_rows: None,
             x_in_one_buffer: [false; 2],
             lazy: None,
@@ -503,6 +537,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn delta_is_made_in_columns_that_fill_those_of_products() {
+        for (vocab, columns, v, fill) in [
+            (128_256, 384, 768, true),
+            (151_936, 768, 1536, true),
+            // Its 149th block of 1024 has one of 512 that is beyond the vocabulary.
+            (151_936, 512, 1024, false),
+            (128_256, 512, 768, false),
+            (128_256, 768, 768, true),
+        ] {
+            assert_eq!(divides_columns(vocab, columns, v), fill, "{columns} of {v}");
+        }
+        let head = Head::new([8, 8, 41], DType::F32, None, HeadOptions::default()).unwrap();
+        let blocks = Blocks { b: 8, h: 8, v: 6 };
+        let chunks = Chunks::of_columns(&head, blocks, 24);
+        // The same columns, where the last chunk is moved back too.
+        let narrow = chunks.cut(2);
+        assert_eq!(narrow.end, head.vocab.div_ceil(3));
+        for c in 0..chunks.count as i64 {
+            let at = |affine: Affine<LoopCounter>| affine.evaluate(&|LoopCounter| c);
+            assert_eq!(at(narrow.first()), 2 * at(chunks.first()));
+            assert_eq!(at(narrow.covered()), 2 * at(chunks.covered()));
+        }
+        let schedule = Schedule::for_cache(&head, &Cache::of_two_megabytes(1));
+        let schedule = Schedule {
+            delta_columns: Some(4),
+            ..schedule.in_blocks(None, Some(blocks))
+        };
+        let refused = schedule.delta_blocks(&head).unwrap_err();
+        assert_eq!(refused, HeadError::DeltaColumns { columns: 4, v: 6 });
     }
 
     #[test]

@@ -42,7 +42,9 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
-pub use blocks::{Blocks, Cache, Lazy, ProductBlocks, Schedule, Split, Structure, candidates};
+pub use blocks::{
+    Blocks, Cache, Lazy, ProductBlocks, Schedule, Split, Structure, candidates, divides_columns,
+};
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};
@@ -150,6 +152,16 @@ pub enum HeadError {
         hidden: usize,
         /// Type of `dw`.
         dtype: DType,
+    },
+    /// Delta cannot be made in blocks of these columns.
+    #[error(
+        "blocks of delta of {columns} columns do not fill blocks of {v} that products read: take a divisor of {v} with which no block lies beyond the vocabulary"
+    )]
+    DeltaColumns {
+        /// Columns of a block of delta.
+        columns: usize,
+        /// Columns of a block that products read.
+        v: usize,
     },
     /// An option is out of its range.
     #[error("{name} is {value}; it must be {range}")]

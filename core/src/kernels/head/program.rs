@@ -333,17 +333,24 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         };
         let pass = Streaming::declare(program, names, head, cut, inputs, *gradients);
         let operands = self.operands();
+        let (delta_blocks, parts) = schedule.delta_blocks(head)?;
+        let plan = Plan {
+            blocks: delta_blocks,
+            ..Plan::backward(schedule)
+        };
+        let delta_chunks = chunks.cut(parts);
         let make_delta = DeltaChunk::new(
             names.delta,
             head,
-            Plan::backward(schedule),
+            plan,
             RowPart::All,
-            chunks,
+            delta_chunks,
             self.coefficients,
         )?;
         let make_delta = MakeDelta {
             kernel: HeadKernel::Delta(Box::new(make_delta)),
             operands,
+            first: delta_chunks.first(),
             part: RowPart::All,
         };
         pass.add(program, chunks, [make_delta])?;

@@ -316,11 +316,12 @@ where
         // Parts of the rows rarely have a block for each thread.
         let (first, rest) = RowPart::split_at(head, blocks, row_blocks);
         let split = rest.map_or(plan.split, |_| Split::Columns);
-        let computed = |part, plan, chunks| -> Result<MakeDelta, HeadError> {
+        let computed = |part, plan, chunks: Chunks| -> Result<MakeDelta, HeadError> {
             let kernel = DeltaChunk::new(names.delta, head, plan, part, chunks, coefficients)?;
             Ok(MakeDelta {
                 kernel: HeadKernel::Delta(Box::new(kernel)),
                 operands: inputs.operands().chain(vectors.clone()).collect(),
+                first: chunks.first(),
                 part,
             })
         };
@@ -336,6 +337,7 @@ where
             let stored = MakeDelta {
                 kernel: HeadKernel::StoredDelta(Box::new(kernel)),
                 operands: operands.chain([gradients.dw]).collect(),
+                first: chunks.first(),
                 part: first,
             };
             let rest = rest.map(|part| computed(part, Plan { split, ..plan }, chunks));

@@ -8,7 +8,8 @@ use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
 use super::{BiasGradient, Head, HeadError, HiddenGradient, WeightGradient};
 use crate::DType;
-use crate::program::{ArrayId, Program, Role, Step};
+use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
+use crate::spec::Affine;
 
 /// A pass over the columns, chunk by chunk: delta of a chunk, its part of `dx`, and the chunk's `dw` and `dbias`.
 pub(super) struct Streaming<'a> {
@@ -35,6 +36,8 @@ pub(super) struct MakeDelta {
     pub(super) kernel: HeadKernel,
     /// Its operands before delta.
     pub(super) operands: Vec<ArrayId>,
+    /// First column block of a chunk.
+    pub(super) first: Affine<LoopCounter>,
     pub(super) part: RowPart,
 }
 
@@ -86,7 +89,7 @@ impl<'a> Streaming<'a> {
         let make_dx = HiddenGradient::new(names.dx, head, (blocks, of_dx), chunks)?;
         let make_dw = WeightGradient::new(names.dw, head, (blocks, of_dw, dw_rows), chunks)?;
         let makers = makers.into_iter().map(|make| {
-            let scalars = [first.clone()].into_iter().chain(make.part.scalar());
+            let scalars = [make.first].into_iter().chain(make.part.scalar());
             let operands = make.operands.into_iter().chain([delta]);
             launch(make.kernel, operands, scalars)
         });
