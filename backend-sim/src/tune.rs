@@ -17,9 +17,8 @@ mod products;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use tilecast_core::kernels::head::{Blocks, Head, Strategy};
+use tilecast_core::kernels::head::{Blocks, Head, Strategy, divides_columns};
 use tilecast_core::program::Kernel;
-use tilecast_core::target::Target;
 
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
@@ -69,14 +68,22 @@ impl<B: PassBlocks> Space<B> {
     }
 
     /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans, and delta made in blocks of so many
-    /// columns.
+    /// columns. Plans whose blocks these do not fill are left out, unless that leaves none: each of them says what is wrong then.
     #[must_use]
-    pub fn with_own_blocks(
+    pub fn with_own_blocks<P: Problem<Blocks = B>>(
         mut self,
         given: [Option<[usize; 2]>; 2],
         delta_columns: Option<usize>,
-        target: &Target,
+        request: &Request<P>,
     ) -> Self {
+        let (target, vocab) = (request.target(), request.device_problem().vocab());
+        let is_filled = |plan: &BackwardPlan<B>| {
+            let v = plan.blocks.sizes().v;
+            delta_columns.is_none_or(|columns| divides_columns(vocab, columns, v))
+        };
+        if self.backward.iter().any(is_filled) {
+            self.backward.retain(is_filled);
+        }
         for plan in &mut self.backward {
             let BlockSizes { v, .. } = plan.blocks.sizes();
             let of = |[b, h]: [usize; 2]| B::of_sizes(BlockSizes { b, h: Some(h), v }, target);

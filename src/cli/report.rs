@@ -59,7 +59,7 @@ pub(crate) fn space<P: Problem<Blocks: OfSizes>>(
         products,
         delta_columns,
     } = given;
-    Ok(space.with_own_blocks(products, delta_columns, request.target()))
+    Ok(space.with_own_blocks(products, delta_columns, request))
 }
 
 /// The given strategy, or all that published kernels have if theirs is the structure.

@@ -282,3 +282,29 @@ fn delta_is_made_in_columns_of_its_own() {
     let [b, h] = [512, 1024];
     assert_eq!(plan.product_blocks, [Some(Blocks { b, h, v }); 2]);
 }
+
+#[test]
+fn columns_of_delta_leave_out_blocks_that_they_do_not_fill() {
+    let problem = LinearCe::new(8192, 4096, 128_256, DType::Bf16, Options::default()).unwrap();
+    let target = Target::by_name("v4").unwrap();
+    let request = Request::new(problem, target, 1, None).unwrap();
+    let columns = |given: &[usize], own| {
+        let plan = |&v| BackwardPlan::in_blocks(Blocks { b: 512, h: 1024, v }, Some(16_128));
+        let space = Space {
+            forward: Vec::new(),
+            backward: given.iter().map(plan).collect(),
+        };
+        let space = space.with_own_blocks([None; 2], own, &request);
+        let plans = space.backward.into_iter();
+        plans
+            .map(|plan| (plan.blocks.v, plan.delta_columns))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        columns(&[256, 384, 768], Some(384)),
+        [(384, Some(384)), (768, Some(384))]
+    );
+    // What is left of these alone is refused by name.
+    assert_eq!(columns(&[256], Some(384)), [(256, Some(384))]);
+    assert_eq!(columns(&[256, 384], None), [(256, None), (384, None)]);
+}
