@@ -22,6 +22,7 @@
 //! [store](Stored) logits for the backward one: three products, not four.
 
 mod blocks;
+mod cache;
 mod chunk;
 mod combined;
 mod delta;
@@ -43,8 +44,9 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 pub use blocks::{
-    Blocks, Cache, Lazy, ProductBlocks, Schedule, Split, Structure, candidates, divides_columns,
+    Blocks, Lazy, ProductBlocks, Schedule, Split, Structure, candidates, divides_columns,
 };
+pub use cache::Cache;
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;
 pub use delta::{DeltaChunk, StoredDelta};

@@ -36,7 +36,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Cache, Chunks, ProductBlocks, Split, check_sizes};
+use super::blocks::{Blocks, Chunks, ProductBlocks, Split, check_sizes};
+use super::cache::Cache;
 use super::chunk::ChunkArray;
 use super::delta::{Cut, RowPart};
 use super::forward::Store;
