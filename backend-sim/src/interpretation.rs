@@ -12,7 +12,7 @@ use tilecast_core::DType;
 use tilecast_core::budget::VmemLedger;
 use tilecast_core::budget::padding::PaddingError;
 use tilecast_core::kernels::head::{
-    Blocks, Head, HeadError, HeadKernel, Lazy, ProductBlocks, Schedule, Split, Strategy, Structure,
+    Blocks, Head, HeadError, HeadKernel, Lazy, ProductBlocks, Schedule, Strategy,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -96,25 +96,13 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         v: lanes,
     };
     Schedule {
-        forward: blocks,
-        backward: blocks,
-        strategy,
         chunk_columns: 2 * lanes,
         cores: target.cores_per_device(),
-        rows_per_sub_tile: lanes,
-        shared_sub_tiles: false,
-        structure: Structure::Overlapped,
-        split: Split::Rows,
-        delta_split: Split::Rows,
-        dx: None,
-        dw: None,
-        delta_columns: None,
-        dw_rows: None,
-        x_in_one_buffer: [false; 2],
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,
         }),
+        ..Schedule::plain(blocks, strategy)
     }
 }
 

@@ -115,9 +115,7 @@ fn alike(a: &Region, b: &Region) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{
-        Blocks, LinearCe, Options, Schedule, Split, Strategy, Structure,
-    };
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::lower;
 
@@ -135,22 +133,9 @@ mod tests {
         let problem = LinearCe::new(8192, HIDDEN, vocab, dtype, Options::default()).unwrap();
         let blocks = Blocks { b, h, v };
         let schedule = |strategy| Schedule {
-            forward: blocks,
-            backward: blocks,
-            strategy,
-            chunk_columns: v,
             cores: target.cores_per_device(),
             rows_per_sub_tile: 128,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
-            split: Split::Rows,
-            delta_split: Split::Rows,
-            dx: None,
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            lazy: None,
+            ..Schedule::plain(blocks, strategy)
         };
         let programs = [
             problem.forward(&schedule(Strategy::Combined)),

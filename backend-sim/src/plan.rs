@@ -46,6 +46,11 @@ impl<B: PassBlocks> BackwardPlan<B> {
         };
         own.unwrap_or(self.blocks)
     }
+
+    /// Name of the structure of the pass, where there are several.
+    pub fn strategy_name(&self) -> Option<&'static str> {
+        B::strategy(self).map(Strategy::name)
+    }
 }
 
 impl BackwardPlan {
@@ -55,13 +60,6 @@ impl BackwardPlan {
             Some(_) => Strategy::Streaming,
             None => Strategy::Combined,
         }
-    }
-}
-
-impl<B: PassBlocks> BackwardPlan<B> {
-    /// Name of the structure of the pass, where there are several.
-    pub fn strategy_name(&self) -> Option<&'static str> {
-        B::strategy(self).map(Strategy::name)
     }
 }
 

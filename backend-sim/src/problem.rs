@@ -7,7 +7,7 @@ use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
 use tilecast_core::kernels::head::{
-    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Split, Strategy, Structure,
+    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Strategy, Structure,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -386,24 +386,19 @@ pub(crate) fn schedule(
         (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
     let mut schedule = Schedule {
         forward,
-        backward: backward.blocks,
-        strategy: backward.strategy(),
         chunk_columns: backward.chunk_columns.unwrap_or(backward.blocks.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
-        shared_sub_tiles: false,
         structure,
-        split: Split::Rows,
-        delta_split: Split::Rows,
         dx,
         dw,
         delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
-        x_in_one_buffer: [false; 2],
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward),
             Structure::InTurn => None,
         },
+        ..Schedule::plain(backward.blocks, backward.strategy())
     };
     let passes = [
         (Passes::Forward, forward),

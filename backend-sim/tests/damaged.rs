@@ -13,7 +13,7 @@ use std::panic::catch_unwind;
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Split, Strategy, Structure,
+    Blocks, HeadKernel, LinearCe, Options as Ce, Schedule, Strategy,
 };
 use tilecast_core::program::{Kernel, Launch, LoopCounter, Program};
 use tilecast_core::target::{TARGETS, Target};
@@ -128,22 +128,8 @@ fn samples() -> Vec<Sample> {
             v: 128,
         };
         let schedule = Schedule {
-            forward: blocks,
-            backward: blocks,
-            strategy,
             chunk_columns: 256,
-            cores: 1,
-            rows_per_sub_tile: 128,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
-            split: Split::Rows,
-            delta_split: Split::Rows,
-            dx: None,
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            lazy: None,
+            ..Schedule::plain(blocks, strategy)
         };
         let programs: [Program<HeadKernel>; 2] = [
             problem.forward(&schedule).unwrap(),

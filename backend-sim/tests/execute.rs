@@ -3,7 +3,7 @@
 use half::bf16;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, LinearCe, Options as Ce, Reduction, Schedule, Split, Strategy, Structure, reference,
+    Blocks, LinearCe, Options as Ce, Reduction, Schedule, Strategy, reference,
 };
 use tilecast_sim::execute::{Array, ExecuteError, Options, Text, program};
 
@@ -94,22 +94,9 @@ impl Problem {
         Self {
             ce: LinearCe::new(b, h, v, dtype, ce).unwrap(),
             schedule: Schedule {
-                forward: blocks,
-                backward: blocks,
-                strategy,
                 chunk_columns: 256,
                 cores: 2,
-                rows_per_sub_tile: 128,
-                shared_sub_tiles: false,
-                structure: Structure::Overlapped,
-                split: Split::Rows,
-                delta_split: Split::Rows,
-                dx: None,
-                dw: None,
-                delta_columns: None,
-                dw_rows: None,
-                x_in_one_buffer: [false; 2],
-                lazy: None,
+                ..Schedule::plain(blocks, strategy)
             },
             arrays,
             reference,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Split, Strategy, Structure,
+    Blocks, HeadKernel, Lazy, LinearCe, Options, Reduction, Schedule, Strategy,
 };
 use tilecast_core::kernels::softmax::{self, LogitsOptions, SoftmaxKernel};
 use tilecast_core::kernels::{entropy, grpo, logits_ce};
@@ -30,22 +30,10 @@ fn schedule(blocks: [usize; 3], strategy: Strategy) -> Schedule {
     let [b, h, v] = blocks;
     let blocks = Blocks { b, h, v };
     Schedule {
-        forward: blocks,
-        backward: blocks,
-        strategy,
         chunk_columns: 2 * v,
         cores: 2,
         rows_per_sub_tile: 128,
-        shared_sub_tiles: false,
-        structure: Structure::Overlapped,
-        split: Split::Rows,
-        delta_split: Split::Rows,
-        dx: None,
-        dw: None,
-        delta_columns: None,
-        dw_rows: None,
-        x_in_one_buffer: [false; 2],
-        lazy: None,
+        ..Schedule::plain(blocks, strategy)
     }
 }
 

@@ -1,7 +1,7 @@
 //! [`Case`]: what is computed, on which numbers, in which blocks.
 
 use half::bf16;
-use tilecast::{Blocks, DType, Options, Reduction, Schedule, Split, Strategy, Structure};
+use tilecast::{Blocks, DType, Options, Reduction, Schedule, Strategy};
 use tilecast_core::kernels::linear_ce::{LinearCe, reference};
 
 /// Every option at once.
@@ -82,22 +82,9 @@ impl Case {
     pub fn blocks(self, [b, h, v]: [usize; 3]) -> Self {
         let blocks = Blocks { b, h, v };
         self.schedule(Schedule {
-            forward: blocks,
-            backward: blocks,
-            strategy: Strategy::Streaming,
             chunk_columns: 2 * v,
             cores: 2,
-            rows_per_sub_tile: b,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
-            split: Split::Rows,
-            delta_split: Split::Rows,
-            dx: None,
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            lazy: None,
+            ..Schedule::plain(blocks, Strategy::Streaming)
         })
     }
 

@@ -4,7 +4,7 @@
 use tilecast::DType;
 use tilecast::core::kernels::head::HeadKernel;
 use tilecast::core::kernels::head::{
-    Blocks, HeadOptions, Lazy, ProductBlocks, Schedule, Split, Strategy, Structure,
+    Blocks, HeadOptions, Lazy, ProductBlocks, Schedule, Split, Strategy,
 };
 use tilecast::core::kernels::linear_op::{Inputs, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
@@ -131,14 +131,8 @@ impl Case {
         let [b, h, v] = self.blocks;
         let blocks = Blocks { b, h, v };
         let schedule = Schedule {
-            forward: blocks,
-            backward: blocks,
-            strategy,
             chunk_columns: 2 * v,
             cores: 2,
-            rows_per_sub_tile: b,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
             // One of each.
             split: match strategy {
                 Strategy::Combined => Split::Rows,
@@ -146,11 +140,7 @@ impl Case {
             },
             delta_split: Split::Columns,
             dx: Some(ProductBlocks { b, h }),
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            lazy: None,
+            ..Schedule::plain(blocks, strategy)
         };
         match column {
             Column::Cpu(_) => schedule,

@@ -143,8 +143,6 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 lazy,
             )| Schedule {
                 forward,
-                backward,
-                strategy: Backward::Streaming,
                 chunk_columns,
                 cores,
                 rows_per_sub_tile,
@@ -157,13 +155,11 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 delta_split: split(by_columns[1]),
                 dx: dx.map(|own| product(own, backward)),
                 dw: dw.map(|own| product(own, backward)),
-                delta_columns: None,
-                dw_rows: None,
-                x_in_one_buffer: [false; 2],
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {
                     columns,
                     keeps_logits,
                 }),
+                ..Schedule::plain(backward, Backward::Streaming)
             },
         )
 }

@@ -361,9 +361,7 @@ fn is_local(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use tilecast_core::DType;
-    use tilecast_core::kernels::linear_ce::{
-        Blocks, LinearCe, Options, Schedule, Split, Strategy, Structure,
-    };
+    use tilecast_core::kernels::linear_ce::{Blocks, LinearCe, Options, Schedule, Strategy};
     use tilecast_core::program::Kernel;
     use tilecast_core::target::Target;
     use tilecast_tpu::lower::{F32Products, lower};
@@ -392,22 +390,9 @@ mod tests {
             for strategy in Strategy::ALL {
                 let blocks = Blocks { b, h, v };
                 let schedule = Schedule {
-                    forward: blocks,
-                    backward: blocks,
-                    strategy,
                     chunk_columns: 2 * v,
-                    cores: 1,
                     rows_per_sub_tile: 128,
-                    shared_sub_tiles: false,
-                    structure: Structure::Overlapped,
-                    split: Split::Rows,
-                    delta_split: Split::Rows,
-                    dx: None,
-                    dw: None,
-                    delta_columns: None,
-                    dw_rows: None,
-                    x_in_one_buffer: [false; 2],
-                    lazy: None,
+                    ..Schedule::plain(blocks, strategy)
                 };
                 let forward = problem.forward(&schedule).unwrap();
                 let backward = problem.backward(&schedule).unwrap();

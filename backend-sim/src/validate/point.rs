@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Split, Strategy, Structure,
+    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Strategy,
 };
 use tilecast_core::program::{Kernel, Launch, Program};
 use tilecast_core::target::{Target, UnknownTarget};
@@ -99,22 +99,11 @@ pub struct Own {
 impl Own {
     fn program(&self, target: &Target) -> Result<Program<HeadKernel>, HeadError> {
         let schedule = Schedule {
-            forward: self.blocks,
-            backward: self.blocks,
-            strategy: self.strategy.unwrap_or(Strategy::Combined),
             chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
             cores: target.cores_per_device(),
             rows_per_sub_tile: self.rows_per_sub_tile,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
-            split: Split::Rows,
-            delta_split: Split::Rows,
-            dx: None,
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
             lazy: self.lazy,
+            ..Schedule::plain(self.blocks, self.strategy.unwrap_or(Strategy::Combined))
         };
         match self.strategy {
             None => self.problem.forward(&schedule),

@@ -2,9 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::budget::{TermKind, VmemLedger};
-use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, LinearCe, Options, Schedule, Split, Strategy, Structure,
-};
+use tilecast_core::kernels::linear_ce::{Blocks, HeadError, LinearCe, Options, Schedule, Strategy};
 use tilecast_core::program::{Kernel, ProgramError};
 use tilecast_core::spec::{Buffer, SpecError};
 use tilecast_core::target::{TARGETS, Target};
@@ -166,22 +164,8 @@ fn labels_are_columns_or_the_ignore_index() {
 fn schedule([b, h, v]: [usize; 3]) -> Schedule {
     let blocks = Blocks { b, h, v };
     Schedule {
-        forward: blocks,
-        backward: blocks,
-        strategy: Strategy::Combined,
-        chunk_columns: v,
         cores: 2,
-        rows_per_sub_tile: b,
-        shared_sub_tiles: false,
-        structure: Structure::Overlapped,
-        split: Split::Rows,
-        delta_split: Split::Rows,
-        dx: None,
-        dw: None,
-        delta_columns: None,
-        dw_rows: None,
-        x_in_one_buffer: [false; 2],
-        lazy: None,
+        ..Schedule::plain(blocks, Strategy::Combined)
     }
 }
 

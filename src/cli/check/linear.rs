@@ -8,7 +8,7 @@ use tilecast::core::kernels::logits_op::of_name;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::{default_target, delta_operand_dtype, raised};
-use tilecast::{Blocks, Cpu, DType, Schedule, Split, Strategy, Structure};
+use tilecast::{Blocks, Cpu, DType, Schedule, Strategy};
 
 use super::logits::{self, Differences, Exact};
 use super::{Args, Checked, thread_counts};
@@ -91,20 +91,10 @@ impl Case {
         };
         let blocks = Blocks { b, h: 16, v };
         Schedule {
-            forward: blocks,
-            backward: blocks,
             chunk_columns: 2 * v,
-            rows_per_sub_tile: b,
-            shared_sub_tiles: false,
-            structure: Structure::Overlapped,
-            split: Split::Rows,
-            delta_split: Split::Rows,
-            dx: None,
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            ..chosen
+            cores: chosen.cores,
+            lazy: chosen.lazy,
+            ..Schedule::plain(blocks, strategy)
         }
     }
 }

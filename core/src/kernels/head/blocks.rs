@@ -150,6 +150,29 @@ pub struct Lazy {
 }
 
 impl Schedule {
+    /// Both passes in these blocks, on one core: each block in one sub-tile, each chunk one column block, and nothing else that has to
+    /// be asked for.
+    pub const fn plain(blocks: Blocks, strategy: Strategy) -> Self {
+        Self {
+            forward: blocks,
+            backward: blocks,
+            strategy,
+            chunk_columns: blocks.v,
+            cores: 1,
+            rows_per_sub_tile: blocks.b,
+            shared_sub_tiles: false,
+            structure: Structure::Overlapped,
+            split: Split::Rows,
+            delta_split: Split::Rows,
+            dx: None,
+            dw: None,
+            delta_columns: None,
+            dw_rows: None,
+            x_in_one_buffer: [false; 2],
+            lazy: None,
+        }
+    }
+
     /// The same in blocks that are given; those of products are then like the others of the backward pass.
     #[must_use]
     pub fn in_blocks(self, forward: Option<Blocks>, backward: Option<Blocks>) -> Self {

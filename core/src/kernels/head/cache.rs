@@ -1,6 +1,6 @@
 //! Block sizes for a CPU, from its caches.
 
-use super::blocks::{Blocks, ProductBlocks, Schedule, Split, Structure};
+use super::blocks::{Blocks, ProductBlocks, Schedule, Split};
 use super::{Head, Strategy};
 use crate::DType;
 
@@ -92,24 +92,17 @@ impl Schedule {
         let row_bytes = backward.whole(head)[0] * head.delta_dtype().size_bytes();
         Self {
             forward,
-            backward,
-            strategy: Strategy::Streaming,
             chunk_columns: (cache.chunk_bytes / row_bytes).max(backward.v),
             cores: cache.threads,
             rows_per_sub_tile: even(forward.b, ROWS_PER_SUB_TILE, cache.row_multiple),
             shared_sub_tiles: true,
-            structure: Structure::Overlapped,
             split,
             delta_split: backward_split,
             dx: match backward_split {
                 Split::Rows => None,
                 Split::Columns => Some(ProductBlocks::for_cache(head, cache, backward)),
             },
-            dw: None,
-            delta_columns: None,
-            dw_rows: None,
-            x_in_one_buffer: [false; 2],
-            lazy: None,
+            ..Schedule::plain(backward, Strategy::Streaming)
         }
     }
 }
