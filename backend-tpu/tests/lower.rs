@@ -301,6 +301,24 @@ fn a_program_takes_its_inputs_and_returns_its_outputs_in_order() {
     assert_eq!(text.matches("stablehlo.while").count(), 1);
 }
 
+/// The gradients of a loop over chunks begin as memory that holds anything: zeros would be written to all of it before.
+#[test]
+fn gradients_of_chunks_begin_as_memory_of_any_content() {
+    let problem = LinearCe::new(256, 128, 512, DType::Bf16, Options::default()).unwrap();
+    let schedule = schedule([128, 128, 128], Strategy::Streaming);
+    let program = problem.backward(&schedule).unwrap();
+    let text = emit(&program, &EmitOptions::default()).unwrap();
+    // Delta, the f32 sum of `dx`, and `dw`.
+    for ty in ["256x256xbf16", "256x128xf32", "128x512xbf16"] {
+        let begin = format!("stablehlo.custom_call @AllocateBuffer() : () -> tensor<{ty}>");
+        assert_eq!(text.matches(&begin).count(), 1, "{ty}");
+        assert!(
+            !text.contains(&format!("dense<0.0> : tensor<{ty}>")),
+            "{ty}"
+        );
+    }
+}
+
 /// What is updated in place is one parameter and one result in the same memory, for the module and for
 /// its custom call.
 #[test]

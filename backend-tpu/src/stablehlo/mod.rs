@@ -146,17 +146,17 @@ impl Writer<'_> {
         tensor(*dtype, dims)
     }
 
-    /// The value of an array; zeros if nothing has been written to it.
+    /// The value of an array; if nothing has been written to it, memory that holds anything, as `lax.empty` of JAX asks for it. What
+    /// writes a part of an array has to be given it whole, and no kernel reads what none has written, so zeros would be a
+    /// pass over the gradient of the head for nothing.
     fn current(&mut self, array: ArrayId) -> String {
         if let Some(value) = &self.values[array.index()] {
             return value.clone();
         }
         let ty = self.tensor(array);
-        let zero = match self.arrays[array.index()].dtype {
-            DType::I32 => "0",
-            _ => "0.0",
-        };
-        self.value(&format!("stablehlo.constant dense<{zero}> : {ty}"))
+        self.value(&format!(
+            "stablehlo.custom_call @AllocateBuffer() : () -> {ty}"
+        ))
     }
 
     fn steps<K: Kernel>(
