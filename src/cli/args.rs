@@ -253,7 +253,8 @@ pub(crate) struct LossArgs {
     /// Type of the gradients [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) grad_dtype: Option<DType>,
-    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs]
+    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs, or of rounded products
+    /// if there is no bias]
     #[arg(long, value_parser = dtype())]
     pub(crate) delta_dtype: Option<DType>,
 }
@@ -401,7 +402,10 @@ impl ProblemArgs {
         let config = self.config()?;
         let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
         let vocab = size(self.vocab, config.as_ref(), "--vocab", "vocab_size")?;
-        let options = self.loss.options(self.bias, self.weight);
+        let options = Options {
+            delta_dtype: self.delta_dtype(),
+            ..self.loss.options(self.bias, self.weight)
+        };
         Ok(LinearCe::new(
             self.tokens,
             hidden,
@@ -436,8 +440,18 @@ impl ProblemArgs {
     pub(crate) fn linear(&self, op: Op) -> Result<LinearOp, CliError> {
         let config = self.config()?;
         let hidden = size(self.hidden, config.as_ref(), "--hidden", "hidden_size")?;
-        let head = self.loss.head(self.bias);
+        let head = HeadOptions {
+            delta_dtype: self.delta_dtype(),
+            ..self.loss.head(self.bias)
+        };
         Ok(LinearOp::new(self.on_logits(op)?, hidden, head)?)
+    }
+
+    /// What is asked for, or bf16 where both products of delta round it to that anyway and no bias has its elements summed.
+    fn delta_dtype(&self) -> Option<DType> {
+        let rounded =
+            self.dtype == DType::F32 && self.f32_products == ProductsArg::Rounded && !self.bias;
+        self.loss.delta_dtype.or(rounded.then_some(DType::Bf16))
     }
 
     fn config(&self) -> Result<Option<Config<'_>>, CliError> {

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use clap::Parser;
+use tilecast::DType;
 
 use super::*;
 
@@ -277,5 +278,23 @@ fn the_page_holds_every_configuration_and_its_ledger() {
             let bounds = cell["bounds"].as_array().unwrap();
             assert_eq!(bounds.len(), data["bounds"].as_array().unwrap().len());
         }
+    }
+}
+
+/// Products that round f32 operands round delta too, so it is held as they take it, unless it is summed for a bias or asked for otherwise.
+#[test]
+fn delta_is_held_as_rounded_products_take_it() {
+    for (more, expected) in [
+        ("--dtype f32", None),
+        ("--dtype f32 --f32-products rounded", Some(DType::Bf16)),
+        ("--dtype f32 --f32-products rounded --bias", None),
+        (
+            "--dtype f32 --f32-products rounded --delta-dtype f32",
+            Some(DType::F32),
+        ),
+        ("--dtype bf16 --f32-products rounded", None),
+    ] {
+        let problem = args(&format!("{LINE} {more}")).problem.problem().unwrap();
+        assert_eq!(problem.options().delta_dtype, expected, "{more}");
     }
 }
