@@ -538,7 +538,15 @@ fn array_bytes<K: Kernel>(program: &Program<K>, steps: &[Step<K>]) -> u64 {
                 leaves.dedup();
                 bytes(*to) + leaves.into_iter().map(bytes).sum::<u64>()
             }
+            // Of one core, in the type of the gradients: another shape of the same memory.
+            Step::Gather { from, to } if is_reshape(program, *from, *to) => 0,
             Step::Total { from, to } | Step::Gather { from, to } => bytes(*from) + bytes(*to),
         })
         .sum()
+}
+
+/// Whether `to` has the elements of `from` and their type, so that what makes one of the other moves nothing.
+fn is_reshape<K: Kernel>(program: &Program<K>, from: ArrayId, to: ArrayId) -> bool {
+    let [from, to] = [from, to].map(|id| &program.arrays()[id.index()]);
+    from.dtype == to.dtype && from.bytes() == to.bytes()
 }
