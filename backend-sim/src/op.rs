@@ -261,6 +261,7 @@ impl<P: Problem> Request<P> {
             target: self.target,
             structure: self.structure,
             vmem_bytes: self.allowed_bytes(),
+            products: self.products,
         }
     }
 

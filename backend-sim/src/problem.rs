@@ -15,6 +15,7 @@ use tilecast_core::kernels::logits_op::LogitsOp;
 use tilecast_core::kernels::softmax::{self, SoftmaxKernel};
 use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
+use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
 use crate::plan::{BackwardPlan, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer};
@@ -29,6 +30,8 @@ pub struct Setting {
     pub structure: Structure,
     /// VMEM that a kernel may use, bytes.
     pub vmem_bytes: u64,
+    /// Products of f32 operands.
+    pub products: F32Products,
 }
 
 /// An op that can be simulated.
@@ -380,7 +383,10 @@ pub(crate) fn schedule(
     setting: Setting,
 ) -> Result<Schedule, SimError> {
     let Setting {
-        target, structure, ..
+        target,
+        structure,
+        products,
+        ..
     } = setting;
     let [dx, dw] =
         (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
@@ -394,6 +400,7 @@ pub(crate) fn schedule(
         dw,
         delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
+        rounds_x: products == F32Products::Rounded,
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward),
             Structure::InTurn => None,

@@ -13,7 +13,7 @@ use tilecast::{
     Blocks, Cotangents, Cpu, Gradient, Lazy, Matrix, Options, Reduction, Schedule, Strategy,
     linear_ce,
 };
-use tilecast_tests::case::everything;
+use tilecast_tests::case::{everything, round_to};
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Outputs, bf16_unit, columns};
 
 /// Runs a case with data of its own on every column and with both strategies.
@@ -94,6 +94,31 @@ fn lazily_added_exponentials_do_not_overflow() {
         (0..v).for_each(|column| data.w[column] = (column / SUB_TILE) as f32);
         assert_matches_reference(&case, &data);
     }
+}
+
+/// Kernels that get `x` rounded once are right about an `x` of rounded numbers, in whatever types the other operands of their products
+/// are. On a TPU `w` and delta are rounded for it.
+#[test]
+fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
+    let case = Case::new("rounded x", [70, 21, 130])
+        .blocks([16, 8, 32])
+        .options(Options {
+            delta_dtype: Some(DType::Bf16),
+            ..Options::default()
+        })
+        .edit_schedule(|schedule| schedule.rounds_x = true);
+    let mut data = case.data();
+    for numbers in [&mut data.x, &mut data.w] {
+        (numbers.iter_mut()).for_each(|number| *number = round_to(DType::Bf16, *number));
+    }
+    assert_matches_reference(&case, &data);
+    let schedule = case.schedule_for(Strategy::Streaming).unwrap();
+    let program = case.problem().backward(&schedule).unwrap();
+    let rounded = program
+        .arrays()
+        .iter()
+        .find(|array| array.name == "x_rounded");
+    assert_eq!(rounded.map(|array| array.dtype), Some(DType::Bf16));
 }
 
 /// The same for rows and hidden columns that a block overhangs: they are NaN unless masked.

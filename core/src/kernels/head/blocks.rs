@@ -71,6 +71,9 @@ pub struct Schedule {
     /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
     /// such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
+    /// Streaming with f32 inputs: whether the kernels get an `x` that is rounded to bf16 once, before the first chunk. For products that would
+    /// round it each time: half of its bytes move, and take half of the fast memory.
+    pub rounds_x: bool,
     /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is another one
     /// for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks of `w` larger.
     pub x_in_one_buffer: [bool; 2],
@@ -168,6 +171,7 @@ impl Schedule {
             dw: None,
             delta_columns: None,
             dw_rows: None,
+            rounds_x: false,
             x_in_one_buffer: [false; 2],
             lazy: None,
         }

@@ -311,7 +311,7 @@ pub(super) fn x_window(
 
 fn x_operand(head: &Head, blocks: Blocks, rows: BlockIndex, hidden: BlockIndex) -> Blocked {
     let dims = [head.tokens, head.hidden];
-    Blocked::new(head.dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked()
+    Blocked::new(head.x_dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked()
 }
 
 /// Declares the window of `w` at the given block of it.

@@ -109,6 +109,8 @@ pub struct Head {
     hidden: usize,
     vocab: usize,
     dtype: DType,
+    /// That of `x` as a kernel gets it.
+    x_dtype: DType,
     grad_dtype: DType,
     options: HeadOptions,
 }
@@ -271,9 +273,18 @@ impl Head {
             hidden,
             vocab,
             dtype,
+            x_dtype: dtype,
             grad_dtype: grad_dtype.unwrap_or(dtype),
             options,
         })
+    }
+
+    /// The same on an `x` that has been rounded to bf16.
+    const fn on_rounded_x(self) -> Self {
+        Self {
+            x_dtype: DType::Bf16,
+            ..self
+        }
     }
 
     /// `B`

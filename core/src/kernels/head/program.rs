@@ -138,6 +138,18 @@ impl HeadInputs {
         }
     }
 
+    /// `x` as `head` has it.
+    fn round_x(
+        &self,
+        program: &mut Program<HeadKernel>,
+        head: &Head,
+    ) -> Result<ArrayId, HeadError> {
+        let dims = [head.tokens, head.hidden];
+        let to = program.array(Role::Temporary, "x_rounded", head.x_dtype, dims);
+        program.push(Step::Gather { from: self.x, to })?;
+        Ok(to)
+    }
+
     /// The operands that every kernel starts with that computes logits.
     pub(crate) fn operands(&self) -> impl Iterator<Item = ArrayId> + use<> {
         [Some(self.x), Some(self.w), self.bias]
@@ -318,11 +330,17 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
     }
 
     fn streaming(
-        self,
+        mut self,
         program: &mut Program<HeadKernel>,
         gradients: &Gradients,
     ) -> Result<(), HeadError> {
-        let (names, head, schedule, inputs) = (self.names, self.head, self.schedule, self.inputs);
+        let (names, schedule) = (self.names, self.schedule);
+        let on_rounded =
+            (self.head.dtype == DType::F32 && schedule.rounds_x).then(|| self.head.on_rounded_x());
+        if let Some(head) = on_rounded {
+            self.inputs.x = self.inputs.round_x(program, &head)?;
+        }
+        let (head, inputs) = (on_rounded.as_ref().unwrap_or(self.head), self.inputs);
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
         let cut = StreamingCut {
