@@ -301,6 +301,23 @@ fn a_program_takes_its_inputs_and_returns_its_outputs_in_order() {
     assert_eq!(text.matches("stablehlo.while").count(), 1);
 }
 
+/// Copies are checked as they run only if that is asked for.
+#[test]
+fn copies_are_checked_where_that_is_asked_for() {
+    let problem = LinearCe::new(256, 128, 512, DType::Bf16, Options::default()).unwrap();
+    let program = problem.forward(&schedule([128, 128, 256], Strategy::Streaming));
+    let text = |bounds_checks| {
+        let options = EmitOptions {
+            bounds_checks,
+            ..EmitOptions::default()
+        };
+        emit(program.as_ref().unwrap(), &options).unwrap()
+    };
+    let unchecked = r", \22disable_bounds_checks\22: true";
+    assert_eq!(text(false).matches(unchecked).count(), 1);
+    assert_eq!(text(true), text(false).replace(unchecked, ""));
+}
+
 /// The gradients of a loop over chunks begin as memory that holds anything: zeros would be written to all of it before.
 #[test]
 fn gradients_of_chunks_begin_as_memory_of_any_content() {

@@ -100,7 +100,7 @@ impl<P: OnHead> Emission<P> {
     }
 }
 
-/// A program as StableHLO whose kernels may use `vmem_limit_bytes`.
+/// A program as StableHLO whose kernels may use `vmem_limit_bytes`, with [checks](EmitOptions::bounds_checks) of their copies or without.
 ///
 /// # Errors
 /// A kernel has no lowering.
@@ -108,10 +108,12 @@ pub(crate) fn stablehlo<K: Kernel>(
     program: &Program<K>,
     products: F32Products,
     vmem_limit_bytes: u64,
+    bounds_checks: bool,
 ) -> Result<String, CliError> {
     let options = EmitOptions {
         products,
         vmem_limit_bytes: Some(vmem_limit_bytes),
+        bounds_checks,
         ..EmitOptions::default()
     };
     emit(program, &options).map_err(CliError::invalid)
@@ -189,14 +191,19 @@ impl OpEmission {
         }
     }
 
-    /// The passes as StableHLO whose kernels may use `vmem_limit_bytes`.
+    /// The passes as [`stablehlo`].
     ///
     /// # Errors
     /// A kernel has no lowering.
-    pub(crate) fn stablehlo(&self, vmem_limit_bytes: u64) -> Result<String, CliError> {
+    pub(crate) fn stablehlo(
+        &self,
+        limit_bytes: u64,
+        bounds_checks: bool,
+    ) -> Result<String, CliError> {
+        let products = self.products;
         match &self.program {
-            AnyProgram::Head(program) => stablehlo(program, self.products, vmem_limit_bytes),
-            AnyProgram::Logits(program) => stablehlo(program, self.products, vmem_limit_bytes),
+            AnyProgram::Head(program) => stablehlo(program, products, limit_bytes, bounds_checks),
+            AnyProgram::Logits(program) => stablehlo(program, products, limit_bytes, bounds_checks),
         }
     }
 

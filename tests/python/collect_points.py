@@ -60,7 +60,8 @@ def emit(tilecast, row, folder):
     for target, limit_bytes in [(row["target"], limit), ("v5p", 64 << 20)]:
         arguments = emit_arguments(row, target, limit_bytes)
         path = os.path.join(folder, "program.stablehlo")
-        emitted = run([tilecast, "emit", *arguments, "--format", "stablehlo", "--output", path])
+        # The rows are of kernels with checks, as those of others have them.
+        emitted = run([tilecast, "emit", *arguments, "--format", "stablehlo", "--bounds-checks", "--output", path])
         if emitted.returncode == 0 or row["target"] != "v4":
             break
     if emitted.returncode != 0:

@@ -9,6 +9,8 @@ pub(super) struct Call<'a> {
     /// The Mosaic module, in the form and version that the compiler reads.
     pub(super) body: &'a str,
     pub(super) vmem_limit_bytes: Option<u64>,
+    /// Whether each copy is checked against the bounds of its arrays as it runs.
+    pub(super) bounds_checks: bool,
     pub(super) operands: &'a [String],
     pub(super) operand_types: &'a [String],
     pub(super) result_types: &'a [String],
@@ -31,7 +33,7 @@ impl Call<'_> {
         format!(
             "{name}{arity} = stablehlo.custom_call @tpu_custom_call({}) {{backend_config = \"{}\", kernel_name = \"{}\", operand_layouts = [{}], output_operand_aliases = [{}], result_layouts = [{}]}} : ({}) -> {result_list}",
             self.operands.join(", "),
-            backend_config(self.body, self.vmem_limit_bytes),
+            self.backend_config(),
             self.kernel,
             layouts(self.operand_types),
             aliases.join(", "),
@@ -48,6 +50,24 @@ impl Call<'_> {
         format!(
             "#stablehlo.output_operand_alias<output_tuple_indices = [{index}], operand_index = {operand}, operand_tuple_indices = []>"
         )
+    }
+
+    /// The configuration of the custom call, as the text inside an MLIR string.
+    fn backend_config(&self) -> String {
+        let body = base64::engine::general_purpose::STANDARD.encode(self.body);
+        let checks = match self.bounds_checks {
+            true => "",
+            false => r#", "disable_bounds_checks": true"#,
+        };
+        let limit = self.vmem_limit_bytes.map_or(String::new(), |bytes| {
+            format!(
+                r#", "scoped_memory_configs": [{{"memory_space":1, "offset": 0, "size": {bytes}}}]"#
+            )
+        });
+        let config = format!(
+            r#"{{"custom_call_config": {{"body": "{body}", "serialization_format": 1, "needs_layout_passes": true{checks}}}{limit}}}"#
+        );
+        config.replace('"', "\\22")
     }
 
     /// The value that is one of the results of the statement of this name.
@@ -68,18 +88,4 @@ fn layout(ty: &str) -> String {
         1 => "dense<0> : tensor<1xindex>".into(),
         _ => format!("dense<[{}]> : tensor<{rank}xindex>", order.join(", ")),
     }
-}
-
-/// The configuration of the custom call, as the text inside an MLIR string.
-fn backend_config(body: &str, vmem_limit_bytes: Option<u64>) -> String {
-    let body = base64::engine::general_purpose::STANDARD.encode(body);
-    let limit = vmem_limit_bytes.map_or(String::new(), |bytes| {
-        format!(
-            r#", "scoped_memory_configs": [{{"memory_space":1, "offset": 0, "size": {bytes}}}]"#
-        )
-    });
-    let config = format!(
-        r#"{{"custom_call_config": {{"body": "{body}", "serialization_format": 1, "needs_layout_passes": true}}{limit}}}"#
-    );
-    config.replace('"', "\\22")
 }

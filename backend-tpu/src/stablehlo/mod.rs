@@ -37,6 +37,10 @@ pub struct EmitOptions {
     pub products: F32Products,
     /// What each kernel may use of VMEM, bytes; `None` leaves the compiler's default.
     pub vmem_limit_bytes: Option<u64>,
+    /// Whether each copy of a block is checked against the bounds of its array as it runs, which halts a TPU where it is beyond them. A check
+    /// takes a step up to 26 cycles for each window (libtpu 0.0.51). Which blocks a kernel of this library copies follows from its
+    /// [spec](tilecast_core::spec), and the interpreter refuses any that is not within its array.
+    pub bounds_checks: bool,
     /// Version of the Mosaic vocabulary, see [`version`].
     pub mosaic_version: u32,
 }
@@ -46,6 +50,7 @@ impl Default for EmitOptions {
         Self {
             products: F32Products::default(),
             vmem_limit_bytes: None,
+            bounds_checks: false,
             mosaic_version: version::CURRENT,
         }
     }
@@ -333,6 +338,7 @@ impl Writer<'_> {
             kernel: spec.name(),
             body: &body,
             vmem_limit_bytes: self.options.vmem_limit_bytes,
+            bounds_checks: self.options.bounds_checks,
             operands: &operands,
             operand_types: &types,
             result_types: &result_types,

@@ -21,7 +21,7 @@ pub enum WrapError {
 
 /// A StableHLO module whose function takes what the kernel of `module` reads and returns what it writes,
 /// with the arrays that were assumed; `outputs` is as for [`signature`]. The kernel has the compiler's
-/// default limit of VMEM.
+/// default limit of VMEM, and its copies are checked as they run.
 ///
 /// # Errors
 /// [`WrapError`] names what is not known.
@@ -39,6 +39,7 @@ pub fn wrap(module: &Module, outputs: Option<usize>) -> Result<(String, Signatur
         kernel: &signature.name,
         body: &body,
         vmem_limit_bytes: None,
+        bounds_checks: true,
         operands: &operands,
         operand_types: &operand_types,
         result_types: &result_types,

@@ -116,7 +116,7 @@ impl Source {
             Self::Mosaic(text, _) => text.clone().into_bytes(),
             Self::Op(emission) => {
                 let limit = vmem_limit_bytes.unwrap_or(emission.vmem_limit_bytes);
-                emission.stablehlo(limit)?.into_bytes()
+                emission.stablehlo(limit, false)?.into_bytes()
             }
         })
     }

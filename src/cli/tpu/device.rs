@@ -179,7 +179,7 @@ impl Run<'_, '_> {
     fn run(&mut self, pass: Pass) -> Result<f64, CliError> {
         let program = self.emission.program(pass)?;
         let limit = self.emission.vmem_limit_bytes;
-        let text = stablehlo(&program, self.products, limit)?;
+        let text = stablehlo(&program, self.products, limit, false)?;
         let loaded = self
             .client
             .compile(text.as_bytes(), &CompileOptions::default());
