@@ -260,15 +260,16 @@ impl<K: Kernel> Program<K> {
     /// # Errors
     /// A launch in the step does not fit its kernel's spec.
     pub fn push(&mut self, step: Step<K>) -> Result<(), ProgramError> {
-        self.check(&step)?;
+        self.check(&step, 1)?;
         self.steps.push(step);
         Ok(())
     }
 
-    fn check(&self, step: &Step<K>) -> Result<(), ProgramError> {
+    /// Checks a step of a loop of `count` rounds.
+    fn check(&self, step: &Step<K>, count: usize) -> Result<(), ProgramError> {
         match step {
-            Step::Launch(launch) => self.check_launch(launch),
-            Step::Loop { body, .. } => body.iter().try_for_each(|step| self.check(step)),
+            Step::Launch(launch) => self.check_launch(launch, count),
+            Step::Loop { count, body } => body.iter().try_for_each(|step| self.check(step, *count)),
             Step::Map { to, value } => {
                 let mut checked = Ok(());
                 value.for_each_leaf(&mut |&leaf| {
@@ -297,7 +298,7 @@ impl<K: Kernel> Program<K> {
         })
     }
 
-    fn check_launch(&self, launch: &Launch<K>) -> Result<(), ProgramError> {
+    fn check_launch(&self, launch: &Launch<K>, count: usize) -> Result<(), ProgramError> {
         let spec = launch.kernel.spec();
         let scalars: usize = spec.scalars().iter().map(|operand| operand.len).sum();
         let expected = spec.operands().count() + scalars;
@@ -323,6 +324,63 @@ impl<K: Kernel> Program<K> {
                 });
             }
         }
-        Ok(())
+        let counter = Some((0, count as i64 - 1));
+        Ok(spec.check_launch(&|position| launch.scalars[position].range(&|LoopCounter| counter))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{BlockIndex, Blocked, Semantics, SpecBuilder};
+
+    struct Nothing(KernelSpec);
+
+    impl Kernel for Nothing {
+        fn spec(&self) -> &KernelSpec {
+            &self.0
+        }
+
+        fn body<T: TileOps>(&self, _: &T) {}
+    }
+
+    /// The blocks of a launch are those of its scalars, and of all rounds of the loop that it is in.
+    #[test]
+    fn blocks_beyond_an_array_are_refused_where_scalars_choose_them() {
+        let mut spec = SpecBuilder::new("reads");
+        let columns = spec.axis("columns", 2, Semantics::Arbitrary);
+        let first = spec.scalars("first", 1);
+        let block = BlockIndex::from(columns) + first.at(0);
+        spec.input_tile(
+            "w",
+            Blocked::new(
+                DType::F32,
+                [8, 640],
+                [8, 128],
+                [BlockIndex::Constant(0), block],
+            ),
+        );
+        let spec = spec.build().unwrap();
+        let refused = |scalar: Affine<LoopCounter>, count| {
+            let mut program = Program::new("test");
+            let w = program.array(Role::Input, "w", DType::F32, [8, 640]);
+            let launch = Step::Launch(Launch {
+                kernel: Nothing(spec.clone()),
+                operands: alloc::vec![w],
+                scalars: alloc::vec![scalar],
+            });
+            let body = alloc::vec![launch];
+            let pushed = program.push(Step::Loop { count, body });
+            pushed
+                .err()
+                .map(|error| alloc::string::ToString::to_string(&error))
+        };
+        let counter = || Affine::Variable(LoopCounter);
+        assert_eq!(refused(counter(), 4), None);
+        assert_eq!(refused((counter() * 2).at_most(3), 9), None);
+        let message = "reads: the index map of w covers blocks 0 to 5 along dimension 1, but the array has blocks 0 to 4";
+        assert_eq!(refused(counter(), 5).as_deref(), Some(message));
+        let message = "reads: the index map of w covers blocks -1 to 0 along dimension 1, but the array has blocks 0 to 4";
+        assert_eq!(refused(Affine::Constant(-1), 1).as_deref(), Some(message));
     }
 }

@@ -38,8 +38,8 @@ pub struct EmitOptions {
     /// What each kernel may use of VMEM, bytes; `None` leaves the compiler's default.
     pub vmem_limit_bytes: Option<u64>,
     /// Whether each copy of a block is checked against the bounds of its array as it runs, which halts a TPU where it is beyond them. A check
-    /// takes a step up to 26 cycles for each window (libtpu 0.0.51). Which blocks a kernel of this library copies follows from its
-    /// [spec](tilecast_core::spec), and the interpreter refuses any that is not within its array.
+    /// takes a step up to 28 cycles for each window (libtpu 0.0.51). Here a [program](tilecast_core::program) is refused whose windows may
+    /// leave their arrays, and the interpreter refuses any other copy that does.
     pub bounds_checks: bool,
     /// Version of the Mosaic vocabulary, see [`version`].
     pub mosaic_version: u32,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
+use super::bounds::check_bounds;
 use super::{
     Access, AxisId, Blocked, Buffer, Edge, KernelSpec, Layout, MapVariable, NamedBuffer, Semantics,
 };
@@ -364,59 +365,6 @@ fn check_blocks(
                 dim,
                 size,
                 block,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Index maps stay inside the array, and outputs reach every block. Maps that depend on scalars
-/// are known only at launch and checked there.
-fn check_bounds(
-    spec: &KernelSpec,
-    named: &NamedBuffer,
-    operand: &Blocked,
-    access: Access,
-) -> Result<(), SpecError> {
-    for (dim, (index, blocks)) in operand.map.iter().zip(operand.block_counts()).enumerate() {
-        let range = index.range(&|v| match v {
-            MapVariable::Axis(axis) => Some((0, spec.grid[axis.0].size as i64 - 1)),
-            MapVariable::Scalar(..) => None,
-        });
-        let Some((low, high)) = range else { continue };
-        let last = blocks as i64 - 1;
-        let (kernel, buffer, block) = (spec.name.clone(), named.name, operand.block[dim]);
-        if low < 0 || high > last {
-            // Element offsets run to the start of the last block, in steps of the block size.
-            let offsets = block > 1 && low == 0 && high == last.saturating_mul(block as i64);
-            return Err(if offsets {
-                SpecError::ElementOffsets {
-                    kernel,
-                    buffer,
-                    dim,
-                    reached: high,
-                    block,
-                    last,
-                }
-            } else {
-                SpecError::OutOfBounds {
-                    kernel,
-                    buffer,
-                    dim,
-                    low,
-                    high,
-                    last,
-                }
-            });
-        }
-        if access == Access::Output && (low, high) != (0, last) {
-            return Err(SpecError::NotCovered {
-                kernel,
-                buffer,
-                dim,
-                low,
-                high,
-                last,
             });
         }
     }

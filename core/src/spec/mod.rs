@@ -15,6 +15,7 @@
 //! bounds, whose outputs are written completely and by one core each.
 
 mod affine;
+mod bounds;
 mod check;
 
 use alloc::string::String;
@@ -288,6 +289,14 @@ impl KernelSpec {
     pub fn scalar_position(&self, scalars: ScalarsRef, index: usize) -> usize {
         let before = &self.scalars[..scalars.operand];
         before.iter().map(|operand| operand.len).sum::<usize>() + index
+    }
+
+    /// Checks that blocks stay in their arrays where scalars are within these ranges, by position.
+    pub(crate) fn check_launch(
+        &self,
+        scalars: &impl Fn(usize) -> Option<(i64, i64)>,
+    ) -> Result<(), SpecError> {
+        bounds::check_launch(self, scalars)
     }
 
     /// All buffers, by [`BufferId`]; array operands in the order in which a launch passes them.
