@@ -12,6 +12,7 @@
 //!
 //! What depends on prefetched scalars is computed from [`Scalars`], or from zeros.
 
+mod dealt;
 mod dependents;
 mod evaluate;
 mod form;
@@ -24,6 +25,7 @@ use thiserror::Error;
 use tilecast_tpu::mosaic::{DYNAMIC, Module};
 
 use crate::signature::{Signature, Window, memref};
+use dealt::Dealt;
 pub(crate) use dependents::dependents;
 use evaluate::Evaluator;
 use form::AXES;
@@ -239,13 +241,8 @@ impl Programs {
         let mut assumptions = Vec::new();
         let mut bounds = checked(bounds, scalars, &mut assumptions)?;
         let whole = bounds.clone();
-        let mut busy = 1;
         let cores = i64::try_from(cores.max(1)).unwrap_or(i64::MAX);
-        if let Some(axis) = split_axis(signature, &bounds, cores) {
-            let all = bounds[axis];
-            bounds[axis] = all / cores + i64::from(all % cores != 0);
-            busy = all / bounds[axis] + i64::from(all % bounds[axis] != 0);
-        }
+        let dealt = Dealt::new(signature, &mut bounds, cores);
         let scalars = shaped(module, signature, scalars, &mut assumptions)?;
         let evaluator = Evaluator::new(self.values, &scalars);
         let mut search = Search::new(evaluator, &bounds, &self.body, &self.maps);
@@ -268,10 +265,13 @@ impl Programs {
             bodies,
             kinds,
             nodes,
-            cores: u64::try_from(busy).unwrap_or(1),
+            cores: u64::try_from(dealt.cores).unwrap_or(1),
             exact,
             assumptions,
         };
+        if let Some(first) = dealt.first {
+            grid.keep_first(u64::try_from(first).unwrap_or(1));
+        }
         for (kind, times) in grid.times().into_iter().enumerate() {
             grid.bodies[grid.kinds[kind].body].times += times;
         }
@@ -300,7 +300,7 @@ impl Programs {
 }
 
 impl Grid {
-    /// The steps of the first of `cores` cores, which has as many as any other: a parallel axis is dealt to
+    /// The steps of the first of `cores` cores, which has as many as any other: those of parallel axes are dealt to
     /// the cores.
     ///
     /// # Errors
@@ -390,15 +390,6 @@ impl Grid {
             }
         }
     }
-}
-
-/// The axis that is dealt to cores. The compiler deals the steps of all parallel axes together, so that is the
-/// outermost that leaves no core with more steps than another; if none does, the outermost of several.
-fn split_axis(signature: &Signature, bounds: &[i64], cores: i64) -> Option<usize> {
-    let parallel = signature.parallel();
-    let several =
-        || (0..bounds.len()).filter(|&axis| parallel.get(axis) == Some(&true) && bounds[axis] > 1);
-    (several().find(|&axis| bounds[axis] % cores == 0)).or_else(|| several().next())
 }
 
 /// `bounds` with those that are known only at run time filled in.

@@ -262,3 +262,29 @@ fn cores_share_the_axis_that_divides_evenly() {
     let one = Grid::new(&module, &signature, &Scalars::default(), 2).unwrap();
     assert_eq!((one.steps(), one.cores), (5, 2));
 }
+
+#[test]
+fn cores_share_axes_of_which_none_divides_evenly() {
+    let conditions = [CONDITIONS[0].0, CONDITIONS[1].0];
+    let text = kernel(&[3, 5, 2], &[MAPS[1].0, MAPS[2].0], &conditions).to_pretty();
+    let module = Module::parse(&text.replacen("<arbitrary>", "<parallel>", 2)).unwrap();
+    let signature = Signature::read(&module).unwrap();
+    let [all, one] =
+        [1, 2].map(|cores| Grid::new(&module, &signature, &Scalars::default(), cores).unwrap());
+    // Eight of fifteen, each of two steps.
+    assert_eq!((one.steps(), one.cores), (16, 2));
+    let [whole, part] = [&all, &one].map(|grid| {
+        let kinds = grid
+            .sequence(0, 16)
+            .into_iter()
+            .map(|kind| grid.kinds[kind]);
+        kinds
+            .map(|kind| (grid.bodies[kind.body].outcomes.clone(), kind.moved))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(whole[..15], part[..15]);
+    // Nothing is fetched after the last.
+    assert_eq!((&whole[15].0, 0), (&part[15].0, part[15].1));
+    let times: Vec<u64> = one.bodies.iter().map(|body| body.times).collect();
+    assert_eq!(times.iter().sum::<u64>(), 16);
+}
