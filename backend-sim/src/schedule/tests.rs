@@ -6,6 +6,7 @@ use tilecast_tpu::mosaic::Module;
 use super::*;
 
 mod loops;
+mod products;
 mod stores;
 
 /// A kernel of one block over operands in VMEM.

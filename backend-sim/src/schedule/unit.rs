@@ -259,9 +259,11 @@ impl Machine {
     }
 
     /// Loads and vector operations for each register of packed elements that goes to a matrix unit
-    /// from VMEM, whose tiles are half as high as the unit's.
-    pub fn half_tile_loads(&self) -> (f64, f64) {
+    /// from VMEM, whose tiles are half as high as the unit's, of this many columns at once. On v4 a load has the halves of two columns
+    /// of registers; of a single one, it has one half.
+    pub fn half_tile_loads(&self, columns: i64) -> (f64, f64) {
         match self.target.generation {
+            Generation::V4 if columns <= 128 => (2.0, 3.0),
             Generation::V4 => (1.0, 3.0),
             Generation::V5e | Generation::V5p => (2.0, 1.0),
             Generation::V6e => (1.0, 0.0),
@@ -316,10 +318,10 @@ impl Machine {
     }
 
     /// Vector operations for each packed register that is loaded to be transposed.
-    pub fn transposed_loads(&self) -> (f64, f64) {
+    pub fn transposed_loads(&self, columns: i64) -> (f64, f64) {
         match self.target.generation {
             Generation::V4 => (1.0, 3.0),
-            _ => self.half_tile_loads(),
+            _ => self.half_tile_loads(columns),
         }
     }
 
@@ -375,10 +377,10 @@ impl Machine {
     }
 
     /// Transpositions for each packed register of this many side by side: two columns of registers go
-    /// through a unit at once, for a ninth cycle on v5.
+    /// through a unit at once, for a ninth cycle on v5. On v4 two of them keep it for 16 (listings of `linear_ce_dw`).
     pub fn pair_transposes(&self, columns: usize) -> f64 {
         match self.target.generation {
-            Generation::V4 => 0.5,
+            Generation::V4 => 1.0,
             _ => columns.div_ceil(2) as f64 / columns as f64 * 9.0 / 8.0,
         }
     }

@@ -72,6 +72,16 @@ struct Stored {
     turn: usize,
 }
 
+/// A part of a memory that products read, and their turn: those side by side share what is loaded.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Loaded {
+    root: usize,
+    start: Vec<i64>,
+    size: Vec<i64>,
+    transposed: bool,
+    turn: usize,
+}
+
 /// A kernel at one grid step after the other.
 pub(super) struct Walk<'m> {
     module: &'m Module,
@@ -82,6 +92,7 @@ pub(super) struct Walk<'m> {
     constants: Vec<Known>,
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
+    operands: FxHashMap<Loaded, Rc<Vector>>,
     repeats: Repeats<'m>,
     turn: Turn,
     /// The operations that follow in the block.
@@ -123,6 +134,7 @@ impl<'m> Walk<'m> {
             constants: Vec::new(),
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
+            operands: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
             turn: Turn::default(),
             rest: &[],
@@ -251,6 +263,7 @@ impl<'m> Walk<'m> {
         let region = self.region();
         self.block.next();
         self.stored.clear();
+        self.operands.clear();
         self.repeats.clear();
         self.turn = Turn::default();
         self.relied_on_until = usize::MAX;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tilecast_tpu::mosaic::{self as ir, AttributeKind, DYNAMIC, Op};
 
 use super::super::vector::{Fetch, Vector};
-use super::{Known, Stored, View, Walk};
+use super::{Known, Loaded, Stored, View, Walk};
 
 /// A load or store.
 #[derive(Debug)]
@@ -174,6 +174,22 @@ impl<'m> Walk<'m> {
             return;
         };
         let place = self.part(&view, indices, shape);
+        let operand = (place.as_ref())
+            .filter(|_| self.usage.products_only(result) && !self.stored.contains_key(&view.root))
+            .map(|(start, size)| Loaded {
+                root: view.root,
+                start: start.clone(),
+                size: size.clone(),
+                transposed: self.usage.transposed_lhs(result),
+                turn: self.turn_of_next(),
+            });
+        if let Some(value) = operand
+            .as_ref()
+            .and_then(|operand| self.operands.get(operand))
+        {
+            self.known[result.index()] = Known::Vector(value.clone());
+            return;
+        }
         let mut ready = 0.0_f64;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
@@ -212,11 +228,11 @@ impl<'m> Walk<'m> {
         let row = self.shape(memory).last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
             // The halves of a register lie one after the other.
-            true if columns_of_elements <= 128 => (1.0, 0.0),
+            true if row <= 128 => (1.0, 0.0),
             true => {
                 let (loads, valu) = match self.usage.transposed_lhs(result) {
-                    true => self.machine.transposed_loads(),
-                    false => self.machine.half_tile_loads(),
+                    true => self.machine.transposed_loads(columns_of_elements),
+                    false => self.machine.half_tile_loads(columns_of_elements),
                 };
                 (loads, valu + self.machine.combined_halves(row))
             }
@@ -229,7 +245,11 @@ impl<'m> Walk<'m> {
             valu,
             first: false,
         };
-        self.made(result, out.in_memory(fetch));
+        let value = Rc::new(out.in_memory(fetch));
+        if let Some(operand) = operand {
+            self.operands.insert(operand, value.clone());
+        }
+        self.known[result.index()] = Known::Vector(value);
     }
 
     fn store(&mut self, access: &Access<'_>) {

@@ -3,7 +3,7 @@
 //! Where a product keeps only some of the units busy, the compiler lets the next ones take the others, and what reads their results goes
 //! side by side as well. A sum that each of them loads, adds to and stores is then loaded and stored once for all of them.
 
-use tilecast_tpu::mosaic::Value;
+use tilecast_tpu::mosaic::{Op, Value};
 
 use super::super::block::{Product, Standing};
 use super::super::unit::Machine;
@@ -82,6 +82,17 @@ impl Walk<'_> {
             alone,
             turn: self.turn.number,
         }
+    }
+
+    /// The turn of the product that is next, of this one if there is none.
+    pub(super) fn turn_of_next(&mut self) -> usize {
+        let mut turn = self.turn;
+        let products = |&(_, &op): &(usize, &Op)| self.module.op_name(op) == "tpu.matmul";
+        if let Some((i, &op)) = self.rest.iter().enumerate().find(products) {
+            turn.take(self.machine, &self.product(op));
+            self.relied_on(i);
+        }
+        turn.number
     }
 
     /// Whether the product that is next is the only one of its block.

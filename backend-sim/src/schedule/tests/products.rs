@@ -1,0 +1,52 @@
+//! What products load, and which units they keep.
+
+use super::*;
+
+/// Slots of a unit in one step of a kernel.
+fn slots(module: &Module, target: &str, unit: Unit) -> f64 {
+    let kernel = schedule(module, &machine(target)).unwrap();
+    kernel.kinds[0].schedule.slots(unit)
+}
+
+/// Products of `128 x k` and columns of 128 of `k x 512`, the left operand loaded for each.
+fn products(k: usize, count: usize) -> Module {
+    let [lhs, all, out] = product_types(128, k, 512);
+    let [_, rhs, part] = product_types(128, k, 128);
+    let zeros = format!("    %cst = arith.constant dense<0.000000e+00> : vector<{part}>\n");
+    let mut body = zeros;
+    for i in 0..count {
+        let column = format!("%column{i}");
+        body += &format!("    {column} = arith.constant {} : index\n", 128 * i);
+        body += &load(&format!("%l{i}"), 0, &lhs);
+        body += &format!(
+            "    %r{i} = vector.load %arg1[%c0, {column}] : memref<{all}, #tpu.memory_space<vmem>>, \
+             vector<{rhs}>\n"
+        );
+        let types = [lhs.clone(), rhs.clone(), part.clone()];
+        body += &product(&format!("%p{i}"), i, &types).replace("%0, %1", &format!("%l{i}, %r{i}"));
+        body += &format!(
+            "    tpu.vector_store %arg2[%c0, {column}], %p{i} {{strides = array<i32>}} : \
+             memref<{out}, #tpu.memory_space<vmem>>, vector<{part}>, \n"
+        );
+    }
+    probe(&[&lhs, &all, &out], &body)
+}
+
+#[test]
+fn products_side_by_side_load_their_left_operand_once() {
+    // Weights of a column are loaded in halves, 16 for each. With a contraction of 128 all products have a unit of their own and the
+    // left operand is loaded once; with 512 each of them takes all units and loads it again.
+    let loads = |k: usize, count: usize| slots(&products(k, count), "v5e", Unit::Load);
+    assert_eq!([1, 2, 4].map(|n| loads(128, n)), [24.0, 40.0, 72.0]);
+    assert_eq!([1, 2].map(|n| loads(512, n)), [128.0, 256.0]);
+}
+
+#[test]
+fn a_column_of_wider_rows_is_loaded_in_halves() {
+    let module = products(128, 1);
+    let taken = |target: &str| [Unit::Load, Unit::Valu].map(|unit| slots(&module, target, unit));
+    // Eight registers of weights, and as many of rows whose halves lie one after the other.
+    assert_eq!(taken("v4"), [24.0, 24.0]);
+    assert_eq!(taken("v5e"), [24.0, 8.0]);
+    assert_eq!(taken("v6e"), [16.0, 0.0]);
+}
