@@ -116,7 +116,7 @@ impl Block<'_> {
             let ready = &mut loads.borrow_mut().fetch.ready;
             *ready = ready.max(self.fed[1]);
         }
-        let (lhs, rhs) = self.operands(lhs, rhs, p);
+        let (lhs, rhs) = self.operands(lhs, rhs, p, columns_at_once as usize);
         // From v6e on the parts of one block of the contraction are made before its passes, of the columns that the units take at once;
         // a left operand that meets other columns later is kept whole.
         let all_at_once = n_tiles as f64 <= columns_at_once;
@@ -141,11 +141,15 @@ impl Block<'_> {
         let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
-        // Units that have no block of weights of their own in the last round share the rows of others,
-        // 128 rows to a unit at least.
+        // Units that have no block of weights of their own in the last round share the rows of others, 128 rows to a unit at least
+        // where another product could take them.
         let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
         let shared = (tiles / units).ceil() * units / tiles;
-        let copies = shared.min((p.m as f64 / 128.0).floor()).max(1.0);
+        let least = match standing.alone {
+            true => rows_per_op,
+            false => 128,
+        };
+        let copies = shared.min((p.m as f64 / least as f64).floor()).max(1.0);
         // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
         let narrow = lane_tiles > 1 && p.n <= 128 && p.k > 128;
         let accumulates = machine.accumulates() && !narrow && p.m <= ACCUMULATED_ROWS;
@@ -222,12 +226,21 @@ impl Block<'_> {
             }
             let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
             let mut spans: Vec<Span> = Vec::with_capacity(streams.len());
+            // No row passes the last block of weights before that is there.
+            let mut passed = match p.passes > 1.0 {
+                true => 0.0,
+                false => pushed.end,
+            };
             for (r, &Rows { there, whole, .. }) in streams.iter().enumerate() {
                 let part = out.rows.size(r) as f64 / out.rows.registers as f64;
                 let rows_streamed = blocks * stream * part;
                 let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
                 self.fed[0] = self.fed[0].max(span.end);
-                span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
+                passed += stream * part / copies;
+                span.end = (span.start + rows_streamed / used)
+                    .max(span.end)
+                    .max(whole)
+                    .max(passed);
                 spans.push(span);
             }
             if accumulates {
@@ -241,15 +254,25 @@ impl Block<'_> {
                 let arrives = span.end + machine.matmul_latency;
                 let n = (height * size) as f64;
                 let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
-                let first_pop =
-                    (arrives - n * pops / pop_rate).max(span.start + machine.matmul_latency);
-                let popped = self.timeline.take(Unit::Pop, first_pop, n * pops);
+                // Results of all blocks of the contraction but the last come while rows pass those after them.
+                let last = match accumulates {
+                    true => n * pops,
+                    false => n * pops / parts_of_k,
+                };
+                let first_pop = span.start + machine.matmul_latency;
+                let early = n * pops - last;
+                let begun = self.timeline.take(Unit::Pop, first_pop, early).start;
+                let last_pop = (arrives - last / pop_rate).max(first_pop);
+                let popped = self.timeline.take(Unit::Pop, last_pop, last);
                 let mut ready = popped.end.max(arrives) + 1.0;
                 if sums > 0.0 {
                     // All but the last sum are made as results arrive.
                     let valu_rate = machine.slots_per_cycle[Unit::Valu as usize];
-                    let first_sum =
-                        (ready - n * (sums - 1.0).max(0.0) / valu_rate).max(popped.start);
+                    let first_sum = ready - n * (sums - 1.0).max(0.0) / valu_rate;
+                    let first_sum = first_sum.max(match early > 0.0 {
+                        true => begun,
+                        false => popped.start,
+                    });
                     let summed = self.timeline.take(Unit::Valu, first_sum, n * sums);
                     ready = summed.end.max(ready) + machine.valu_latency;
                 }
@@ -291,15 +314,26 @@ impl Block<'_> {
 
     /// The operands of a product as they enter the matrix units: transposed, split into parts for an
     /// exact product. What is still in memory is loaded.
-    fn operands(&mut self, lhs: &Vector, rhs: &Vector, p: &Product) -> (Vector, Vector) {
+    fn operands(
+        &mut self,
+        lhs: &Vector,
+        rhs: &Vector,
+        p: &Product,
+        columns_at_once: usize,
+    ) -> (Vector, Vector) {
         let bf16 = lhs.bits == 16;
         let exact = p.passes > 1.0;
         let mut lhs = lhs.clone();
         let mut rhs = Operand::new(rhs, !p.transpose_rhs);
         let dim = self.machine.target.mxu_dim.value;
-        let first = match p.transpose_rhs {
+        let block = match p.transpose_rhs {
             true => dim / (8 * 32 / rhs.value.bits as usize),
             false => dim / 128,
+        };
+        // Weights of all columns that the units take at once are there before the rows, but for what is transposed, which takes long.
+        let first = match p.transpose_lhs {
+            true => block,
+            false => columns_at_once * block,
         };
         if p.transpose_lhs {
             // f32 operands of a single pass are packed first.

@@ -50,3 +50,30 @@ fn a_column_of_wider_rows_is_loaded_in_halves() {
     assert_eq!(taken("v5e"), [24.0, 8.0]);
     assert_eq!(taken("v6e"), [16.0, 0.0]);
 }
+
+#[test]
+fn a_product_that_is_alone_is_dealt_to_all_units() {
+    // Two operations of 16 rows for each of four units, which all get the weights; two products have two units each.
+    let pushes = |count: usize| slots(&products(128, count), "v5e", Unit::Push);
+    assert_eq!([1, 2].map(pushes), [4.0 * 32.0, 2.0 * 32.0]);
+}
+
+#[test]
+fn rows_wait_for_the_last_block_of_weights() {
+    // Transposed weights of 256 x 1024 take two units 256 cycles, one block after the other; then 128 rows pass the last for 64 more.
+    let [lhs, rhs, out] = ["128x1024xbf16", "256x1024xbf16", "128x256xf32"];
+    let body = load("%0", 0, lhs)
+        + &load("%1", 1, rhs)
+        + &format!("    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n")
+        + &format!(
+            "    %2 = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [1], [0], [0], \
+             [0, 0, 1, 0], [], []>}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
+        )
+        + &store("%2", 2, out);
+    let module = probe(&[lhs, rhs, out], &body);
+    let machine = machine("v6e");
+    let cycles = schedule(&module, &machine).unwrap().kinds[0]
+        .schedule
+        .cycles(&machine);
+    assert!(cycles > 256.0 + 64.0 + machine.matmul_latency, "{cycles}");
+}
