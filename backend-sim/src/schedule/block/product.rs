@@ -226,6 +226,7 @@ impl Block<'_> {
             }
             let used = units.min(at_once * size.div_ceil(lane_tiles) as f64);
             let mut spans: Vec<Span> = Vec::with_capacity(streams.len());
+            let mut held: Vec<Span> = Vec::with_capacity(streams.len());
             // No row passes the last block of weights before that is there.
             let mut passed = match p.passes > 1.0 {
                 true => 0.0,
@@ -237,10 +238,10 @@ impl Block<'_> {
                 let mut span = (self.timeline).take(Unit::Mxu, start.max(there), rows_streamed);
                 self.fed[0] = self.fed[0].max(span.end);
                 passed += stream * part / copies;
-                span.end = (span.start + rows_streamed / used)
-                    .max(span.end)
-                    .max(whole)
-                    .max(passed);
+                span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
+                // Rows that wait for weights do so where they come from.
+                held.push(span);
+                span.end = span.end.max(passed);
                 spans.push(span);
             }
             if accumulates {
@@ -280,7 +281,7 @@ impl Block<'_> {
                 began = began.min(span.start);
                 ended = ended.max(ready);
                 if kept || c == 0 {
-                    self.streamed(lhs, rows, span);
+                    self.streamed(lhs, rows, held[r]);
                     parts
                         .iter()
                         .for_each(|&part| self.account.used(part, span.start, span.end));
