@@ -116,6 +116,13 @@ impl Account {
         entry.dies = entry.dies.max(entry.born);
     }
 
+    /// Of a group that is not used yet all `registers` are held, from its first use on.
+    pub(crate) fn held_whole(&mut self, entry: u32, registers: f64) {
+        let entry = &mut self.entries[entry as usize];
+        entry.registers = registers as f32;
+        entry.lazy = true;
+    }
+
     /// When the last of these is read, as far as is known.
     pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
         (entries

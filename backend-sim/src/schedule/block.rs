@@ -201,6 +201,15 @@ impl<'a> Block<'a> {
             .collect();
     }
 
+    /// All of a value that was just made is held, from its first use to its last.
+    pub(crate) fn hold_whole(&mut self, value: &Vector) {
+        for group in value.groups() {
+            if let Some(entry) = self.entry(value, group.index) {
+                self.account.held_whole(entry, group.registers());
+            }
+        }
+    }
+
     /// Enters the groups of a value of which only a part is alive at a time: register by register, the
     /// scheduler lets the next operation follow.
     fn hold_part(&mut self, value: &mut Vector, part: f64) {

@@ -7,6 +7,7 @@ use super::*;
 
 mod loops;
 mod products;
+mod registers;
 mod stores;
 
 /// A kernel of one block over operands in VMEM.

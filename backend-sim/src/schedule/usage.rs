@@ -1,8 +1,8 @@
 //! [`Usage`]: what becomes of each value of a module, which decides how it is made.
 
 use rustc_hash::FxHashMap;
-use tilecast_tpu::mosaic::tpu::DotDimensionNumbers;
-use tilecast_tpu::mosaic::{Attribute, Definition, Module, Op, Value};
+use tilecast_tpu::mosaic::tpu::{DotDimensionNumbers, VectorKind};
+use tilecast_tpu::mosaic::{Attribute, Definition, Module, Op, TypeKind, Value};
 
 /// How values are used, by their index.
 #[derive(Clone, Debug)]
@@ -11,6 +11,7 @@ pub(crate) struct Usage {
     products_only: Vec<bool>,
     stored_only: Vec<bool>,
     transposed_lhs: Vec<bool>,
+    waits_for_maximum: Vec<bool>,
     /// For each product, whether its operands are stored transposed.
     products: FxHashMap<Op, [bool; 2]>,
 }
@@ -24,10 +25,12 @@ impl Usage {
             products_only: vec![true; count],
             stored_only: vec![true; count],
             transposed_lhs: vec![false; count],
+            waits_for_maximum: vec![false; count],
             products: FxHashMap::default(),
         };
         let mut numbers = FxHashMap::default();
         let mut work: Vec<Value> = Vec::new();
+        let mut maxima: FxHashMap<Value, Value> = FxHashMap::default();
         module.walk(module.root(), &mut |op| {
             let operands = module.operands(op);
             let name = module.op_name(op);
@@ -41,6 +44,20 @@ impl Usage {
                 let transposed = transposed(module, op, &mut numbers);
                 usage.products.insert(op, transposed);
                 usage.transposed_lhs[operands[0].index()] |= transposed[0];
+            }
+            if name == "vector.multi_reduction" && is_maximum(module, op) {
+                maxima.insert(operands[0], module.results(op)[0]);
+            } else if !maxima.is_empty() {
+                for value in operands {
+                    let of_value = maxima.get(value);
+                    if let Some(&maximum) = of_value
+                        && operands
+                            .iter()
+                            .any(|&other| is_made_of(module, other, maximum))
+                    {
+                        usage.waits_for_maximum[value.index()] = true;
+                    }
+                }
             }
             // What has no result or holds other operations is there for its effects.
             if module.results(op).is_empty() || module.entry(op, 0).is_some() {
@@ -71,6 +88,11 @@ impl Usage {
     /// Whether stores are all that reads it.
     pub(crate) fn stored_only(&self, value: Value) -> bool {
         self.stored_only[value.index()]
+    }
+
+    /// Whether its maximum has to be known before it is read for the last time.
+    pub(crate) fn waits_for_maximum(&self, value: Value) -> bool {
+        self.waits_for_maximum[value.index()]
     }
 
     /// Whether the operands of a product are stored transposed.
@@ -108,4 +130,35 @@ fn transposed(
         lhs.first().is_some_and(|&d| d != last(0)),
         rhs.first().is_some_and(|&d| d == last(1)),
     ]
+}
+
+fn is_maximum(module: &Module, op: Op) -> bool {
+    let kind = module.attribute_of(op, "kind");
+    let kind = kind.and_then(|kind| VectorKind::read(module, kind));
+    matches!(kind, Some(VectorKind::MaximumF))
+}
+
+/// Vectors between a maximum and what is subtracted from its vector, at most, with all else that these are computed from.
+const BETWEEN: usize = 16;
+
+/// Whether `value` is computed from `part`, in a few operations.
+fn is_made_of(module: &Module, value: Value, part: Value) -> bool {
+    let mut made_of = vec![value];
+    for i in 0..BETWEEN {
+        let Some(&value) = made_of.get(i) else {
+            return false;
+        };
+        if value == part {
+            return true;
+        }
+        if let Definition::Result(op, _) = module.definition(value) {
+            for &value in module.operands(op) {
+                let is_vector = matches!(module.value_kind(value), TypeKind::Vector { .. });
+                if is_vector && !made_of.contains(&value) {
+                    made_of.push(value);
+                }
+            }
+        }
+    }
+    false
 }

@@ -409,6 +409,9 @@ impl<'m> Walk<'m> {
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
         let bits = self.bits(result);
         let out = self.block.element_wise(&inputs, bits, cost);
+        if self.usage.waits_for_maximum(result) {
+            self.block.hold_whole(&out);
+        }
         self.set(op, out);
     }
 }
