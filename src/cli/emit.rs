@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
-    /// Have each copy of a kernel checked as it runs, in StableHLO: one beyond its array halts the TPU. A step takes up to 28 cycles
+    /// Have each copy of a kernel checked as it runs, in StableHLO: one beyond its array halts the TPU. A step takes up to 43 cycles
     /// longer for each window
     #[arg(long)]
     bounds_checks: bool,

@@ -38,7 +38,7 @@ pub struct EmitOptions {
     /// What each kernel may use of VMEM, bytes; `None` leaves the compiler's default.
     pub vmem_limit_bytes: Option<u64>,
     /// Whether each copy of a block is checked against the bounds of its array as it runs, which halts a TPU where it is beyond them. A check
-    /// takes a step up to 28 cycles for each window (libtpu 0.0.51). Here a [program](tilecast_core::program) is refused whose windows may
+    /// takes a step up to 43 cycles for each window (libtpu 0.0.51). Here a [program](tilecast_core::program) is refused whose windows may
     /// leave their arrays, and the interpreter refuses any other copy that does.
     pub bounds_checks: bool,
     /// Version of the Mosaic vocabulary, see [`version`].
