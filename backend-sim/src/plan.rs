@@ -119,18 +119,23 @@ const LAZY_COLUMNS: usize = 1024;
 /// were 5 % longer.
 const LAZY_ROWS: usize = 2048;
 
+/// Rows from which a v4 is lazy in smaller blocks as well, where they have all of the contraction. With H = 512 schedules of 512 to 2048 rows by 256 and
+/// 512 columns were 9 to 21 % shorter for it; over two hidden blocks of 1024 those of 512 and 1024 rows by 256 columns were 6 and 7 % longer.
+const LAZY_ROWS_V4: usize = 512;
+
 /// Hidden block and columns from which a v7x keeps the logits of a lazy pass: of larger blocks the schedules were 0.3 and 0.4 % shorter
 /// for it with 1024 and 512 rows, and as long with 256, at 2 to 7 MiB more.
 const KEPT_HIDDEN: usize = 1536;
 const KEPT_COLUMNS: usize = 2048;
 
 /// How blocks of the forward pass are folded lazily: as many columns at once as a matrix unit has, whose weights many rows of
-/// the block then pass. `None` where too little is done in a block for that to pay.
-pub fn lazy(target: &Target, forward: Blocks) -> Option<Lazy> {
+/// the block then pass. `None` where too little is done in a block for that to pay. `hidden` is the length of the contraction.
+pub fn lazy(target: &Target, forward: Blocks, hidden: usize) -> Option<Lazy> {
     let many_elements = forward.h.saturating_mul(forward.v) >= LAZY_ELEMENTS;
     let many_columns = forward.v >= LAZY_COLUMNS;
     let enough = match target.generation {
-        Generation::V4 | Generation::V6e => many_elements,
+        Generation::V4 => many_elements || forward.h >= hidden && forward.b >= LAZY_ROWS_V4,
+        Generation::V6e => many_elements,
         Generation::V7x => many_columns || many_elements && forward.b >= LAZY_ROWS,
         _ => many_columns,
     };

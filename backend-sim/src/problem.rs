@@ -402,7 +402,7 @@ pub(crate) fn schedule(
         dw_rows: dw_rows(target),
         rounds_x: products == F32Products::Rounded,
         lazy: match structure {
-            Structure::Overlapped => lazy(target, forward),
+            Structure::Overlapped => lazy(target, forward, problem.head().hidden()),
             Structure::InTurn => None,
         },
         ..Schedule::plain(backward.blocks, backward.strategy())
