@@ -331,6 +331,8 @@ impl<K: Kernel> Program<K> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
     use crate::spec::{BlockIndex, Blocked, Semantics, SpecBuilder};
 
@@ -371,9 +373,7 @@ mod tests {
             });
             let body = alloc::vec![launch];
             let pushed = program.push(Step::Loop { count, body });
-            pushed
-                .err()
-                .map(|error| alloc::string::ToString::to_string(&error))
+            pushed.err().map(|error| error.to_string())
         };
         let counter = || Affine::Variable(LoopCounter);
         assert_eq!(refused(counter(), 4), None);

@@ -291,14 +291,6 @@ impl KernelSpec {
         before.iter().map(|operand| operand.len).sum::<usize>() + index
     }
 
-    /// Checks that blocks stay in their arrays where scalars are within these ranges, by position.
-    pub(crate) fn check_launch(
-        &self,
-        scalars: &impl Fn(usize) -> Option<(i64, i64)>,
-    ) -> Result<(), SpecError> {
-        bounds::check_launch(self, scalars)
-    }
-
     /// All buffers, by [`BufferId`]; array operands in the order in which a launch passes them.
     pub fn buffers(&self) -> &[NamedBuffer] {
         &self.buffers
