@@ -13,7 +13,7 @@ use thiserror::Error;
 use tilecast_tpu::mosaic::tpu::{
     DimensionSemantics, ElementWindow, MemorySpace, PipelineMode, memory_space,
 };
-use tilecast_tpu::mosaic::{Attribute, AttributeKind, Module, Op, TypeKind, Value};
+use tilecast_tpu::mosaic::{Attribute, AttributeKind, Definition, Module, Op, TypeKind, Value};
 
 use crate::grid::dependents;
 
@@ -257,22 +257,49 @@ impl Signature {
         }
     }
 
-    /// Prefetched scalars that the kernel stores itself.
-    pub(crate) fn stored_scalars(&self, module: &Module) -> Vec<usize> {
+    /// Prefetched scalars that the kernel stores itself; and the number, where it never stores another in the only element there is, as in
+    /// one that says whether a step is the first.
+    pub(crate) fn stored_scalars(&self, module: &Module) -> Vec<(usize, Option<i64>)> {
         const STORE: &str = "memref.store";
-        let mut stored: Vec<usize> = Vec::new();
+        let mut stored: Vec<(usize, Option<i64>)> = Vec::new();
         if self.scalars.is_empty() || !module.has_any(&[STORE]) {
             return stored;
         }
         let roots = self.roots(module);
         module.walk(self.function, &mut |op| {
-            if module.op_name(op) == STORE {
-                let root = roots[module.operands(op)[1].index()];
-                let root = root.filter(|root| self.scalars.contains(root));
-                stored.extend(root.map(|value| value.index()));
+            let (STORE, &[value, memory, ..]) = (module.op_name(op), module.operands(op)) else {
+                return;
+            };
+            let root = roots[memory.index()].filter(|root| self.scalars.contains(root));
+            let Some(root) = root else { return };
+            let single = module.value_kind(root).shape() == Some(&[1]);
+            let number = match module.definition(value) {
+                Definition::Result(made, _)
+                    if single && module.op_name(made) == "arith.constant" =>
+                {
+                    module.integer_attribute(made, "value")
+                }
+                _ => None,
+            };
+            match stored.iter_mut().find(|(index, _)| *index == root.index()) {
+                Some((_, known)) if *known == number => {}
+                Some((_, known)) => *known = None,
+                None => stored.push((root.index(), number)),
             }
         });
         stored
+    }
+
+    /// Scalars that index maps load from places that are not the same in all steps.
+    pub(crate) fn looked_up(&self, module: &Module) -> usize {
+        let maps = (self.operands.iter())
+            .filter_map(|operand| module.entry(operand.window.as_ref()?.map, 0));
+        let named = |op: Op, name: &str| module.op_name(op) == name;
+        let constant = |&value: &Value| matches!(module.definition(value), Definition::Result(made, _) if named(made, "arith.constant"));
+        maps.flat_map(|map| module.block_ops(map))
+            .filter(|&&op| named(op, "memref.load"))
+            .filter(|&&op| !module.operands(op)[1..].iter().all(constant))
+            .count()
     }
 
     /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever their values, the

@@ -13,8 +13,8 @@ other (`tilecast targets` has both; there is none for v4), or with --independent
 done yet, it stalls.
 
 The compiler writes a listing for each kernel, for each fusion of XLA around them, and for the program that calls them (TLP);
-that one is run, with what it calls. Memory that no scalar operation has written reads as 0 (so it is core 0 that is run), and
-as 1 in TLP, which looks there whether it is to start.
+that one is run, with what it calls. Memory that no scalar operation has written, nor a copy of --scalars, reads as 0 (so it is core 0 that
+is run), and as 1 in TLP, which looks there whether it is to start.
 """
 import argparse
 import collections
@@ -53,6 +53,10 @@ NEUTRAL = {"int_to_ptr", "sphi", "inlined_call_operand", "shalt", "sfence", "vsy
 # that does over again what its data made inaccurate: 0 is accurate.
 UNKNOWN = {"spop", "reloc", "scalar_parameter_address"}
 EFFECTS = {"sst", "sbr", "dma", "vsyncadd", "vsyncpa", "sdivrem"}
+# What an operand of prefetched scalars is: its kind of memory, and its number.
+OPERAND = re.compile(r"%[\w.]+_s\d+ = inlined_call_operand\.(<no memory space>|\w+) \[shape: s32\[[\d,]*\], index: (\d+),")
+# An address that no program computes, and by how many bits those of VMEM are larger.
+SCALARS, VMEM_SHIFT = 77_000_001, 4
 MOST_BLOCKS = 100_000_000
 
 
@@ -86,8 +90,11 @@ class Program:
 class Machine:
     """One core: scalar registers, predicates, the memory that scalars wrote, semaphores, and a clock."""
 
-    def __init__(self, programs, figures, independent=False):
+    def __init__(self, programs, figures, independent=False, scalars=()):
         self.programs, self.figures, self.independent = programs, figures, independent
+        # By the number of an operand; and where those of several elements are, as an address and as one of VMEM.
+        self.scalars = {i: elements for i, elements in enumerate(scalars) if elements is not None}
+        self.arrays = {SCALARS + i << shift: elements for i, elements in self.scalars.items() for shift in (0, VMEM_SHIFT)}
         self.delay = figures["branch_delay_cycles"]
         self.S, self.P, self.memory = [0] * 64, [False] * 32, {}
         self.semaphores = collections.defaultdict(lambda: [0, collections.deque()])
@@ -110,6 +117,11 @@ class Machine:
             self.copies_free_at = start + size / rate
             done = self.copies_free_at + latency
         self.semaphores[semaphore][1].append((done, granules))
+
+    def prefetch(self, source, target):
+        """Scalars of an operand arrive in the memory of the scalar core."""
+        for i, element in enumerate(self.arrays.get(source, ())):
+            self.memory[target + i] = element
 
     def wait(self, at, semaphore, count):
         state = self.semaphores[semaphore]
@@ -191,6 +203,13 @@ class Machine:
         operation, _, variant = operation.partition(".")
         rest = re.sub(r"^\[thread:\S+\]\s*", "", rest)
         register = re.search(r"_([sp])(\d+)$", name or "")
+        given = OPERAND.match(text)
+        if given and int(given[2]) in self.scalars:
+            number = int(given[2])
+            writes.append(f"S[{register[2]}]")
+            # One element is passed by itself.
+            reads.append(str(self.scalars[number][0] if given[1] == "<no memory space>" else SCALARS + number))
+            return None
         if operation in NEUTRAL or not (register or operation in EFFECTS):
             return None
         condition = None
@@ -227,7 +246,11 @@ class Machine:
         if operation == "dma":
             named = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
             granules, semaphore = (self.value(program, named[key]) for key in ("size_in_granules", "dst_syncflagno"))
-            return f"M.copy({at}, {named.get('path', variant)!r}, {granules}, {semaphore})"
+            copy = f"M.copy({at}, {named.get('path', variant)!r}, {granules}, {semaphore})"
+            if not variant.endswith("_to_smem"):
+                return copy
+            source, target = (self.value(program, named[key]) for key in (variant.removesuffix("_to_smem"), "smem"))
+            return f"{copy}; M.prefetch({source}, {target})"
         if operation == "sdivrem":
             left, right = (self.value(program, argument) for argument in arguments)
             return f"M.divided[{name!r}] = {left} {'%' if variant == 'Rem' else '//'} {right}"
@@ -317,12 +340,13 @@ def listings(folder):
     return found
 
 
-def read(folder, figures, independent=False):
-    """Cycles of the whole program in `folder`, and of each kernel and fusion that it calls; copies take turns unless they are independent."""
+def read(folder, figures, independent=False, scalars=()):
+    """Cycles of the whole program in `folder`, and of each kernel and fusion that it calls; copies take turns unless they are independent.
+    `scalars` are the elements of the operands of its kernel, where they are prefetched scalars."""
     programs = listings(folder)
     if MAIN not in programs:
         raise Unreadable("the compiler wrote no listing of the program")
-    machine = Machine(programs, figures, independent)
+    machine = Machine(programs, figures, independent, scalars)
     machine.run(programs[MAIN])
     calls = {}
     for name, cycles, stalled, size in machine.calls:
@@ -368,17 +392,23 @@ def main():
     parser.add_argument("--target", required=True)
     parser.add_argument("--listings", metavar="DIR", help="read what the compiler has written here, instead")
     parser.add_argument("--independent", action="store_true", help="copies do not take turns")
+    parser.add_argument("--scalars", metavar="FILE", help="what the one kernel of the program gets at run time, as for `simulate --scalars`")
     parser.add_argument("program", nargs="?", help="a StableHLO file")
     options = parser.parse_args()
+    scalars = ()
+    if options.scalars:
+        with open(options.scalars) as f:
+            scalars = json.load(f)["prefetched"]
     if options.listings:
-        print(json.dumps(read(options.listings, figures(options.tilecast, options.target), options.independent), indent=2))
+        schedule = read(options.listings, figures(options.tilecast, options.target), options.independent, scalars)
+        print(json.dumps(schedule, indent=2))
         return 0
     with tempfile.TemporaryDirectory(prefix="tilecast-schedule-") as folder:
         answer = compile_with_listings(options.tilecast, options.libtpu, options.target, options.program, folder)
         if answer["status"] != "ok":
             print(json.dumps(answer))
             return 2
-        answer["schedule"] = read(folder, figures(options.tilecast, options.target), options.independent)
+        answer["schedule"] = read(folder, figures(options.tilecast, options.target), options.independent, scalars)
     print(json.dumps(answer, indent=2))
     return 0
 

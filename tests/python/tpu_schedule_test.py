@@ -47,9 +47,9 @@ COPY = """
 """
 
 
-def run(independent=False, **programs):
+def run(independent=False, scalars=(), **programs):
     programs = {name: tpu_schedule.Program(name, text) for name, text in programs.items()}
-    machine = tpu_schedule.Machine(programs, FIGURES, independent)
+    machine = tpu_schedule.Machine(programs, FIGURES, independent, scalars)
     machine.run(machine.programs[tpu_schedule.MAIN])
     return machine
 
@@ -99,6 +99,21 @@ class Reader(unittest.TestCase):
         # Done at 1 + 356 and waited for at 2; then from bundle 4, stalled 355 before, done after 306, waited for one later.
         self.assertEqual(machine.stalled, 355 + 305)
         self.assertEqual(machine.bytes, {"hbm_to_vmem": 2048, "vmem_to_hbm": 2048})
+
+    def test_scalars_are_prefetched(self):
+        # Operand 1 is copied from HBM, operand 3 from VMEM, whose addresses are shifted; operand 2 has one element.
+        text = """
+     0   :  { %s0_s0 = inlined_call_operand.hbm [shape: s32[3], index: 1, kind: input, shape index: {}]  ;;  %s1_s1 = smov.u32 [#allocation8] }
+   0x1   :  { %s2_s2 = inlined_call_operand.<no memory space> [shape: s32[1], index: 2, kind: input, shape index: {}] }
+   0x2   :  { %s3_s3 = inlined_call_operand.vmem [shape: s32[2], index: 3, kind: input, shape index: {}]  ;;  %s4_s4 = smov.u32 [#allocation9] }
+   0x3   :  { %s3_s3 = sshll.u32 %s3_s3, 4 }
+   0x4   :  { %5 = dma.hbm_to_smem /*hbm=*/%s0_s0, /*size_in_granules=*/16, /*smem=*/%s1_s1, /*dst_syncflagno=*/[#allocation1] }
+   0x5   :  { %6 = dma.vmem_to_smem /*vmem=*/%s3_s3, /*size_in_granules=*/16, /*smem=*/%s4_s4, /*dst_syncflagno=*/[#allocation1] }
+   0x6   :  { %s7_s5 = sld [smem:[#allocation8 + $0x2]]  ;;  %s8_s6 = sld [smem:[#allocation9 + $0x1]] }
+"""
+        machine = run(scalars=[None, [4, 5, 6], [7], [8, 9]], kernel=text, TLP="     0   :  { %1 = inlined_call /* %kernel = custom-call() */ }\n")
+        self.assertEqual(machine.memory.get(machine.addresses["kernel", "#allocation8"] + 2), 6)
+        self.assertEqual(machine.memory.get(machine.addresses["kernel", "#allocation9"] + 1), 9)
 
     def test_what_is_not_known_is_an_error(self):
         with self.assertRaisesRegex(tpu_schedule.Unreadable, "sfrobnicate"):

@@ -2,8 +2,11 @@
 
 mod late;
 mod moves;
+mod operands;
 mod product;
+mod units;
 
+use self::units::Units;
 use super::account::Account;
 use super::timeline::{Span, Timeline};
 use super::unit::{Machine, Unit};
@@ -46,6 +49,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
+    /// The matrix units, of which products may keep some.
+    units: Units,
     /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
     operands: Vec<(usize, u32)>,
     /// Its number, by which values of other blocks are told apart.
@@ -62,6 +67,7 @@ impl<'a> Block<'a> {
             results: Default::default(),
             turn: 0,
             fed: [0.0; 2],
+            units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
             number,
         }
@@ -74,6 +80,7 @@ impl<'a> Block<'a> {
         self.results.clear();
         self.turn = 0;
         self.fed = [0.0; 2];
+        self.units.clear();
         self.number += 1;
     }
 

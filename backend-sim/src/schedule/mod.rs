@@ -152,6 +152,8 @@ pub struct KernelSchedule {
     pub axes: usize,
     /// Whether scalars are prefetched.
     pub prefetched: bool,
+    /// Scalars that index maps look up by what changes from step to step.
+    pub looked_up: usize,
     /// Scratch that is never read where it is stored; the compiler drops it.
     pub dropped: Vec<usize>,
 }
@@ -169,7 +171,9 @@ impl KernelSchedule {
             // Nothing runs ahead: copies are started and waited for.
             return (windows - 1.0) * window;
         }
-        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis).max(0.0)
+        let looked_up = self.looked_up as f64 * machine.look_up_cycles();
+        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis + looked_up)
+            .max(0.0)
     }
 
     /// Operations of the code on registers: slots of all units, of the matrix units a row of registers each. A block that steps
@@ -227,6 +231,7 @@ pub(crate) fn schedule_grid(
                 .count(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
+            looked_up: signature.looked_up(module),
             dropped: code.scratch.iter().copied().filter(|&i| !read[i]).collect(),
         })
     };
@@ -249,8 +254,8 @@ pub(crate) struct Code {
     varies: Vec<bool>,
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
-    /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored.
-    stored_scalars: Vec<usize>,
+    /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored. The number, if it can be but one.
+    stored_scalars: Vec<(usize, Option<i64>)>,
     runs: Runs,
 }
 

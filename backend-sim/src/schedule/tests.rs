@@ -8,6 +8,7 @@ use super::*;
 mod loops;
 mod products;
 mod registers;
+mod scalars;
 mod stores;
 
 /// A kernel of one block over operands in VMEM.
@@ -405,9 +406,25 @@ fn what_passes_by_an_exception_takes_no_time_but_room_for_its_spills() {
            [], []>, precision = #tpu.contract_precision<fp32>} : vector<256x512xf32>, vector<512x256xf32>, \
            vector<256x256xf32> -> vector<256x256xf32>\n"
         + &store("%4", 2, "256x256xf32");
-    let [without, with] = ["", &product].map(kernel);
+    let [without, with] = [&store("%1", 1, shape), &product].map(|body| kernel(body));
     assert_eq!(without.0, with.0);
     assert!(with.1 > without.1 + 64.0, "{} and {}", without.1, with.1);
+}
+
+#[test]
+fn a_divisor_is_inverted_once_for_all_registers_that_it_meets() {
+    let shape = "256x512xf32";
+    let slots = |divisor: &str| {
+        let body = load("%0", 0, shape)
+            + divisor
+            + &format!("    %2 = arith.divf %0, %1 : vector<{shape}>\n")
+            + &store("%2", 1, shape);
+        let kernel = schedule(&probe(&[shape, shape], &body), &machine("v5e")).unwrap();
+        [Unit::Valu, Unit::Eup].map(|unit| kernel.kinds[0].schedule.slots(unit))
+    };
+    let constant = format!("    %1 = arith.constant dense<3.000000e+00> : vector<{shape}>\n");
+    assert_eq!(slots(&constant), [128.0 + 13.0, 1.0]);
+    assert_eq!(slots(&load("%1", 1, shape)), [128.0 * 14.0, 128.0]);
 }
 
 #[test]

@@ -112,9 +112,9 @@ pub(super) struct Walk<'m> {
     varies: &'m [bool],
     /// For each value, whether it depends on what was computed in vectors.
     computed: &'m [bool],
-    /// Memories of prefetched scalars that the kernel stores.
-    stored_scalars: &'m [usize],
-    /// Memories of prefetched scalars and their elements, zeros where there are none; without those that it stores.
+    /// Memories of prefetched scalars that the kernel stores, and what it stores if that is always the same.
+    stored_scalars: &'m [(usize, Option<i64>)],
+    /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it changes.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
 }
@@ -175,8 +175,15 @@ impl<'m> Walk<'m> {
         self.known.clone_from(&self.constants);
         self.repeats.reset();
         self.scalars = (self.signature.scalars.iter().enumerate())
-            .filter(|(_, value)| !self.stored_scalars.contains(&value.index()))
-            .map(|(i, value)| (value.index(), prefetched.get(i).cloned().flatten()))
+            .filter_map(|(i, value)| {
+                let stored = |(index, _): &&(usize, Option<i64>)| *index == value.index();
+                let elements = match self.stored_scalars.iter().find(stored) {
+                    // All steps but the first find what one before them has stored.
+                    Some((_, stored)) => Some(vec![(*stored)?]),
+                    None => prefetched.get(i).cloned().flatten(),
+                };
+                Some((value.index(), elements))
+            })
             .collect();
         for (&index, argument) in at.iter().zip(self.module.arguments(entry)) {
             self.known[argument.index()] = Known::Scalar(Some(index));
@@ -293,9 +300,12 @@ impl<'m> Walk<'m> {
 
     fn branch(&mut self, op: Op) -> Result<(), ScheduleError> {
         let is_branch = self.varies[self.module.operands(op)[0].index()];
+        let predicated = is_branch.then(|| self.predicated(op)).flatten();
         if is_branch {
             self.end_block();
-            self.done.branches += 1.0;
+            if predicated.is_none() {
+                self.done.branches += 1.0;
+            }
         }
         let condition = self.module.operands(op)[0];
         let taken = match self.scalar(condition) {
@@ -312,6 +322,10 @@ impl<'m> Walk<'m> {
             }
         };
         let region = usize::from(!taken);
+        if let Some([then, otherwise]) = predicated {
+            // What is not taken passes all the same.
+            self.pass(if taken { otherwise } else { then });
+        }
         if let Some(body) = self.module.entry(op, region) {
             let results = self.ops(body)?;
             self.copy(&results, self.module.results(op));
@@ -391,7 +405,7 @@ impl<'m> Walk<'m> {
         let [rows, columns] = Self::registers(&[n], value.bits);
         let out = Vector::new(rows, columns, value.bits, 0.0);
         // Each row of a register is selected into its place.
-        Rc::new(self.block.regroup(&value, out, 9.0, 1.0))
+        Rc::new(self.block.regroup(&value, out, 2.0, 1.0))
     }
 
     fn element_wise(&mut self, op: Op, cost: Cost) {

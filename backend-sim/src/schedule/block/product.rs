@@ -2,8 +2,8 @@
 
 use super::super::timeline::Span;
 use super::super::unit::Unit;
-use super::super::vector::{Extent, GROUPS, Group, Vector};
-use super::{Block, Cost};
+use super::super::vector::{Extent, Vector};
+use super::Block;
 
 /// What a product does with its operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -110,7 +110,9 @@ impl Block<'_> {
             self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
         }
+        let tiles = (k_tiles * n_tiles) as f64 * p.passes;
         if machine.loads_lhs_in_time()
+            && tiles >= units
             && let Some(loads) = &lhs.loads
         {
             let ready = &mut loads.borrow_mut().fetch.ready;
@@ -141,13 +143,13 @@ impl Block<'_> {
         let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
-        // Units that have no block of weights of their own in the last round share the rows of others, 128 rows to a unit at least
-        // where another product could take them.
-        let tiles = k_tiles as f64 * n_tiles as f64 * p.passes;
+        // Units that have no block of weights of their own in the last round share the rows of others. Where another product could take
+        // them they do so in a further round alone, or, before v6e, if there is but one block; then of 128 rows to a unit at least.
         let shared = (tiles / units).ceil() * units / tiles;
         let least = match standing.alone {
             true => rows_per_op,
-            false => 128,
+            false if tiles > units || tiles <= 1.0 && !machine.new_units() => 128,
+            false => usize::MAX,
         };
         let copies = shared.min((p.m as f64 / least as f64).floor()).max(1.0);
         // Half as wide, its halves along the contraction stand side by side in a unit and are summed apart.
@@ -191,6 +193,23 @@ impl Block<'_> {
                 }
             })
             .collect();
+        // 128 x 128 squares of weights in a unit.
+        let square = |n: usize| n.div_ceil(128).min(lane_tiles);
+        let filled = square(p.k) * square(p.n);
+        let own = (tiles * copies < units).then(|| {
+            // Squares that share a push do so along the contraction, or along the columns if they are transposed; those of f32 do not.
+            let paired = if p.transpose_rhs { p.n } else { p.k };
+            let packed = rhs.bits == 16 || p.transpose_rhs;
+            let alone = if paired > 128 && packed { 1 } else { wide };
+            let work = stream / copies + (filled * alone) as f64 * push;
+            self.units.take((tiles * copies) as usize, work)
+        });
+        let free = own.as_ref().map_or(0.0, |own| self.units.free_at(own));
+        let first_block = match p.transpose_rhs {
+            true => filled,
+            false => lane_tiles * lane_tiles,
+        };
+        let mut done = 0.0_f64;
         let column_groups = out.columns.groups();
         for c in 0..column_groups {
             let first = c * out.columns.step;
@@ -219,7 +238,9 @@ impl Block<'_> {
                 squares * size as f64 * p.passes * copies * push,
             );
             // Results wait in registers, so products do not run far ahead of what reads them.
-            let start = (pushed.start + push * (lane_tiles * lane_tiles) as f64).max(room);
+            let start = (pushed.start + push * first_block as f64)
+                .max(room)
+                .max(free);
             if let Some(fetch) = from_memory.filter(|_| !kept && c > 0 && !machine.accumulates()) {
                 let again = lhs.registers() as f64 * fetch.loads * size.div_ceil(lane_tiles) as f64;
                 self.timeline.take(Unit::Load, fetch.ready, again);
@@ -241,6 +262,7 @@ impl Block<'_> {
                 span.end = (span.start + rows_streamed / used).max(span.end).max(whole);
                 // Rows that wait for weights do so where they come from.
                 held.push(span);
+                done = done.max(span.end);
                 span.end = span.end.max(passed);
                 spans.push(span);
             }
@@ -294,6 +316,9 @@ impl Block<'_> {
                     .used(entry, began + machine.matmul_latency, ended);
             }
         }
+        if let Some(own) = own {
+            self.units.held(&own, done);
+        }
         self.hold_from_use(&mut out, 1.0);
         self.results.push((self.turn, out.entries.clone()));
         out
@@ -310,114 +335,6 @@ impl Block<'_> {
             let columns = [first, first + lhs.columns.size(block)];
             let end = start + each;
             self.used(lhs, rows, columns, Span { start, end });
-        }
-    }
-
-    /// The operands of a product as they enter the matrix units: transposed, split into parts for an
-    /// exact product. What is still in memory is loaded.
-    fn operands(
-        &mut self,
-        lhs: &Vector,
-        rhs: &Vector,
-        p: &Product,
-        columns_at_once: usize,
-    ) -> (Vector, Vector) {
-        let bf16 = lhs.bits == 16;
-        let exact = p.passes > 1.0;
-        let mut lhs = lhs.clone();
-        let mut rhs = Operand::new(rhs, !p.transpose_rhs);
-        let dim = self.machine.target.mxu_dim.value;
-        let block = match p.transpose_rhs {
-            true => dim / (8 * 32 / rhs.value.bits as usize),
-            false => dim / 128,
-        };
-        // Weights of all columns that the units take at once are there before the rows, but for what is transposed, which takes long.
-        let first = match p.transpose_lhs {
-            true => block,
-            false => columns_at_once * block,
-        };
-        if p.transpose_lhs {
-            // f32 operands of a single pass are packed first.
-            let packed = match (bf16, exact, self.machine.new_units()) {
-                (true, _, false) => self.machine.pair_transposes(lhs.columns.registers),
-                (false, false, true) => 0.5,
-                (false, false, false) => self.machine.packed_transposes(),
-                _ => 1.0,
-            };
-            for k in 0..GROUPS {
-                self.fetch(&mut rhs, k, [0, first], exact);
-            }
-            if !bf16 && !exact {
-                let pack = Cost::valu(self.machine.packed_rows());
-                lhs = self.element_wise(&[&lhs], 32, pack);
-            }
-            let per = 8 * 32 / lhs.bits as usize;
-            let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
-            lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
-        }
-        // Along the contraction, both at once, for the first columns of the result; then the others.
-        let mut lhs = Operand::new(&lhs, false);
-        for k in 0..GROUPS {
-            self.fetch(&mut rhs, k, [0, first], exact);
-            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
-        }
-        for k in 0..GROUPS {
-            self.fetch(&mut rhs, k, [first, usize::MAX], exact);
-        }
-        for operand in [&mut lhs, &mut rhs] {
-            if exact {
-                operand.value.loads = None;
-                operand.value.ready = std::mem::take(&mut operand.split);
-                self.hold_part(&mut operand.value, self.machine.temporaries);
-            }
-        }
-        (lhs.value, rhs.value)
-    }
-
-    /// Loads step `k` of an operand along the contraction, in part of its other dimension, and
-    /// splits it for an exact product.
-    fn fetch(&mut self, operand: &mut Operand, k: usize, [from, to]: [usize; 2], exact: bool) {
-        if operand.value.loads.is_none() && !exact {
-            return;
-        }
-        let Operand {
-            value,
-            contracts_rows,
-            split,
-        } = operand;
-        let along = if *contracts_rows {
-            value.rows
-        } else {
-            value.columns
-        };
-        let across = if *contracts_rows {
-            value.columns
-        } else {
-            value.rows
-        };
-        let groups = along.groups();
-        for a in k * groups / GROUPS..(k + 1) * groups / GROUPS {
-            for b in 0..across.groups() {
-                if !(from..to).contains(&(b * across.step)) {
-                    continue;
-                }
-                let (r, c) = if *contracts_rows { (a, b) } else { (b, a) };
-                let index = r * value.columns.groups() + c;
-                let group = Group {
-                    index,
-                    row: r * value.rows.step,
-                    rows: value.rows.size(r),
-                    column: c * value.columns.step,
-                    columns: value.columns.size(c),
-                };
-                let ready = self.ready(value, group.row_range(), group.column_range());
-                if exact && split[index] == 0.0 {
-                    let valu = group.registers() * SPLIT;
-                    let span = self.timeline.take(Unit::Valu, ready, valu);
-                    self.used(value, group.row_range(), group.column_range(), span);
-                    split[index] = span.end + self.machine.valu_latency;
-                }
-            }
         }
     }
 }
@@ -449,9 +366,6 @@ const SPLIT_ROWS: usize = 128;
 /// Parts of an f32 register in an exact product.
 const EXACT_PARTS: f64 = 3.0;
 
-/// Vector operations that split an f32 register into the parts of an exact product.
-const SPLIT: f64 = 5.5;
-
 /// Rows of registers of the left operand that enter the matrix units together.
 struct Rows {
     /// First, and behind the last.
@@ -459,26 +373,6 @@ struct Rows {
     /// When their first columns are there, and all of them.
     there: f64,
     whole: f64,
-}
-
-/// An operand on its way to the matrix units.
-struct Operand {
-    value: Vector,
-    /// Whether its rows are contracted.
-    contracts_rows: bool,
-    /// When the parts of each group are there; 0 as long as they are not made.
-    split: Vec<f64>,
-}
-
-impl Operand {
-    fn new(value: &Vector, contracts_rows: bool) -> Self {
-        let groups = value.rows.groups() * value.columns.groups();
-        Self {
-            value: value.clone(),
-            contracts_rows,
-            split: vec![0.0; groups],
-        }
-    }
 }
 
 #[cfg(test)]

@@ -63,8 +63,11 @@ fn copies_start_and_are_waited_for_between_blocks() {
     let module = Module::parse(&text).unwrap();
     let kernel = schedule(&module, &machine("v5e")).unwrap();
     let step = &kernel.kinds[0].schedule;
-    assert_eq!(step.regions.len(), 2);
-    assert_eq!([step.regions[0].times, step.regions[1].times], [10.0, 1.0]);
+    // The scalar code of each start, and what is loaded and stored.
+    let times: Vec<f64> = step.regions.iter().map(|region| region.times).collect();
+    assert_eq!(times, [10.0, 10.0, 10.0, 1.0, 1.0]);
+    let starts = [0, 2, 3].map(|i| step.regions[i].cycles);
+    assert_eq!(starts, [machine("v5e").copy_cycles(); 3]);
     let semaphores = [0, 1].map(|i| step.transfers[i].semaphore);
     assert_ne!(semaphores[0], semaphores[1]);
     let start = |times| Event::Start {
@@ -75,10 +78,10 @@ fn copies_start_and_are_waited_for_between_blocks() {
         // All of the loop's copies run beside it.
         (0, Direction::Load, 0, start(10.0)),
         (0, Direction::Store, 1, start(10.0)),
-        (1, Direction::Load, 0, Event::Wait),
-        (1, Direction::Store, 1, Event::Wait),
-        (1, Direction::Load, 0, start(1.0)),
-        (2, Direction::Load, 0, Event::Wait),
+        (3, Direction::Load, 0, Event::Wait),
+        (3, Direction::Store, 1, Event::Wait),
+        (4, Direction::Load, 0, start(1.0)),
+        (5, Direction::Load, 0, Event::Wait),
     ];
     let expected = events.map(|(after, direction, semaphore, event)| Transfer {
         after,

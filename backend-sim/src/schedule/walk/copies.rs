@@ -8,12 +8,16 @@ use std::hash::{Hash, Hasher};
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
 use super::super::digest::Digest;
-use super::super::{Direction, Event, Transfer};
+use super::super::{Direction, Event, Region, Transfer, Unit};
 use super::Walk;
+
+/// The operation that starts a copy.
+const START: &str = "tpu.enqueue_dma";
 
 impl Walk<'_> {
     pub(super) fn start_copy(&mut self, op: Op) {
         self.end_block();
+        self.pass(self.copy_cycles(op));
         let first = |group| self.segment(op, group)?.first().copied();
         let (Some(source), Some(target), Some(semaphore)) = (first(0), first(2), first(3)) else {
             return;
@@ -28,6 +32,7 @@ impl Walk<'_> {
 
     pub(super) fn wait_for_copy(&mut self, op: Op) {
         self.end_block();
+        self.pass(self.copy_cycles(op));
         let groups = match self.module.op_name(op) {
             "tpu.wait_dma2" => [1, 2, 0],
             _ => [0, 2, 3],
@@ -35,6 +40,73 @@ impl Walk<'_> {
         let operands = groups.map(|group| self.segment(op, group)?.first().copied());
         if let [Some(source), Some(target), Some(semaphore)] = operands {
             self.transfer([source, target, semaphore], Event::Wait);
+        }
+    }
+
+    /// Goes through scalar code, beside which nothing else runs.
+    pub(super) fn pass(&mut self, cycles: f64) {
+        if cycles > 0.0 {
+            self.done.regions.push(Region {
+                times: 1.0,
+                cycles,
+                slots: [0.0; Unit::COUNT],
+                registers: 0.0,
+            });
+        }
+    }
+
+    /// Scalar cycles of each side of a branch that does nothing but start copies, wait for them and compute scalars, if there are few of
+    /// them: its operations are predicated, so they pass whichever side is taken.
+    pub(super) fn predicated(&self, op: Op) -> Option<[f64; 2]> {
+        let mut cycles = [0.0; 2];
+        for (region, cycles) in cycles.iter_mut().enumerate() {
+            if let Some(body) = self.module.entry(op, region) {
+                let (starts, all) = self.copies_alone(body)?;
+                if starts > self.machine.most_predicated() {
+                    return None;
+                }
+                *cycles = all;
+            }
+        }
+        Some(cycles)
+    }
+
+    /// Copies that are started in a body which does no more than that, and their scalar cycles.
+    fn copies_alone(&self, body: ir::Block) -> Option<(usize, f64)> {
+        let (mut starts, mut cycles) = (0, 0.0);
+        for &op in self.module.block_ops(body) {
+            let vectors = |values: &[ir::Value]| {
+                let vector =
+                    |value| matches!(self.module.value_kind(value), ir::TypeKind::Vector { .. });
+                values.iter().any(|&value| vector(value))
+            };
+            match self.module.op_name(op) {
+                "scf.if" => cycles += self.predicated(op)?.iter().sum::<f64>(),
+                _ if self.module.entry(op, 0).is_some() => return None,
+                _ if vectors(self.module.results(op)) || vectors(self.module.operands(op)) => {
+                    return None;
+                }
+                name => {
+                    starts += usize::from(name == START);
+                    cycles += self.copy_cycles(op);
+                }
+            }
+        }
+        Some((starts, cycles))
+    }
+
+    /// Scalar cycles of the start of a copy, or of a wait for one. Sizes that are known only at run time have to be computed.
+    fn copy_cycles(&self, op: Op) -> f64 {
+        let fixed = || {
+            let operands = self.module.operands(op).iter();
+            let mut shapes = operands.map(|&value| self.module.value_kind(value).shape());
+            shapes.all(|shape| !shape.is_some_and(|shape| shape.contains(&DYNAMIC)))
+        };
+        match self.module.op_name(op) {
+            START if fixed() => self.machine.copy_cycles(),
+            START => self.machine.copy_cycles() + self.machine.size_cycles(),
+            "tpu.wait_dma" | "tpu.wait_dma2" if !fixed() => self.machine.size_cycles(),
+            _ => 0.0,
         }
     }
 

@@ -86,7 +86,9 @@ impl Walk<'_> {
                 Some(true) => Cost::eup(1.0),
                 _ => Cost::eup(reciprocal),
             },
-            "arith.divf" => Cost::eup(reciprocal + 1.0),
+            "arith.divf" => {
+                return self.divide(op, Cost::eup(reciprocal));
+            }
             "arith.truncf" | "arith.extf" | "tpu.truncf" | "tpu.extf" => {
                 self.convert(op);
                 return true;
@@ -100,16 +102,39 @@ impl Walk<'_> {
         {
             return false;
         }
-        let cost = match self.native(op) {
+        let cost = self.native_or_widened(op, cost);
+        self.element_wise(op, cost);
+        true
+    }
+
+    /// A product with the reciprocal of the divisor, which is computed for its own registers: for all of a row, or of the block, where
+    /// they are the same.
+    fn divide(&mut self, op: Op, reciprocal: Cost) -> bool {
+        let &[left, right] = self.module.operands(op) else {
+            return false;
+        };
+        if self.module.value_kind(left).shape().is_none() {
+            return false;
+        }
+        let [reciprocal, product] =
+            [reciprocal, Cost::valu(1.0)].map(|cost| self.native_or_widened(op, cost));
+        let [left, right] = [left, right].map(|value| self.vector(value));
+        let bits = self.bits(self.module.results(op)[0]);
+        let right = self.block.element_wise(&[&right], bits, reciprocal);
+        let out = self.block.element_wise(&[&left, &right], bits, product);
+        self.set(op, out);
+        true
+    }
+
+    /// What an operation takes whose type the vector unit may lack: then it is widened to f32, computed twice as wide, and packed.
+    fn native_or_widened(&self, op: Op, cost: Cost) -> Cost {
+        match self.native(op) {
             true => cost,
-            // Widened to f32, computed twice as wide, packed.
             false => Cost {
                 valu: 2.0 * cost.valu + 3.0,
                 eup: 2.0 * cost.eup,
             },
-        };
-        self.element_wise(op, cost);
-        true
+        }
     }
 
     /// Whether the first operand is the result of an operation of this name.

@@ -1,0 +1,111 @@
+//! What scalar code costs: copies that a kernel starts, branches of them, scalars that index maps look up.
+
+use super::*;
+
+const HBM: &str = "memref<8x128xf32, #tpu.memory_space<hbm>>";
+const VMEM: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
+const SMEM: &str = "memref<?xi32, #tpu.memory_space<smem>>";
+const SEMAPHORE: &str = "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>";
+
+/// A kernel of eight steps with `elements` prefetched scalars, whose window is at the block that `map` says.
+fn kernel(elements: usize, map: &str, body: &str) -> Module {
+    let smem = SMEM.replace('?', &elements.to_string());
+    let text = format!(
+        "module @probe {{\n  func.func @probe(%i: i32, %s: {smem}, %arg0: {VMEM}, %h: {HBM}, %v: {VMEM}, %p: {SEMAPHORE}) attributes {{\
+         dimension_semantics = [#tpu.dimension_semantics<arbitrary>], iteration_bounds = array<i64: 8>, scalar_prefetch = 1 : i64, \
+         scratch_operands = 2 : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{{transform_indices = @map, window_bounds = \
+         array<i64: 8, 128>}}, {{}}]}} {{\n    %c0 = arith.constant 0 : index\n    %zero = arith.constant 0 : i32\n{body}    return\n  }}\n  \
+         func.func @map(%i: i32, %s: {smem}) -> (i32, i32) {{\n    %zero = arith.constant 0 : i32\n    %c0 = arith.constant 0 : index\n\
+         {map}    return %b, %zero : i32, i32\n  }}\n}}"
+    );
+    Module::parse(&text).unwrap()
+}
+
+/// A branch where the scalar is not zero.
+fn branch(body: &str) -> String {
+    format!(
+        "    %first = memref.load %s[%c0] : {smem}\n    %yes = arith.cmpi ne, %first, %zero : i32\n    scf.if %yes {{\n{body}    }}\n",
+        smem = SMEM.replace('?', "1")
+    )
+}
+
+fn starts(count: usize) -> String {
+    let start = format!(
+        "      tpu.enqueue_dma source(%h : {HBM}) target(%v : {VMEM}) target_semaphore(%p : {SEMAPHORE})\n"
+    );
+    start.repeat(count)
+}
+
+const OWN: &str = "    %b = arith.addi %i, %zero : i32\n";
+
+/// The schedule of a step in which all of `elements` scalars have this value.
+fn step(
+    module: &Module,
+    machine: &Machine,
+    elements: usize,
+    scalar: i64,
+) -> (KernelSchedule, StepSchedule) {
+    let signature = Signature::read(module).unwrap();
+    let scalars = Scalars::new(Vec::new(), vec![Some(vec![scalar; elements])]);
+    let grid = Grid::new(module, &signature, &scalars, 1).unwrap();
+    let code = Code::of(module, &signature);
+    let kernel = (module, &signature, &code);
+    let kernel = schedule_grid(kernel, &grid, &scalars, machine, &Memo::default()).unwrap();
+    let step = kernel.kinds[0].schedule.clone();
+    (kernel, step)
+}
+
+#[test]
+fn a_branch_of_few_copies_takes_as_long_where_it_is_not_taken() {
+    let machine = machine("v6e");
+    let cost = |count: usize, scalar: i64| {
+        let module = kernel(1, OWN, &branch(&starts(count)));
+        let step = step(&module, &machine, 1, scalar).1;
+        (step.cycles(&machine), step.branches, step.transfers.len())
+    };
+    let few = 8.0 * machine.copy_cycles();
+    assert_eq!(
+        [0, 1].map(|scalar| cost(8, scalar)),
+        [(few, 0.0, 0), (few, 0.0, 8)]
+    );
+    // More of them are jumped over.
+    let many = 16.0 * machine.copy_cycles() + machine.region_cycles;
+    assert_eq!(
+        [0, 1].map(|scalar| cost(16, scalar)),
+        [(machine.region_cycles, 1.0, 0), (many, 1.0, 16)]
+    );
+}
+
+#[test]
+fn what_a_kernel_stores_in_every_step_is_what_it_finds() {
+    let machine = machine("v6e");
+    let taken = |stored: &str| {
+        let store = format!(
+            "    %one = arith.constant 1 : i32\n    memref.store {stored}, %s[%c0] : {}\n",
+            SMEM.replace('?', "1")
+        );
+        let module = kernel(1, OWN, &(branch(&starts(1)) + &store));
+        let step = step(&module, &machine, 1, 1).1;
+        (step.transfers.len(), step.unknown_conditions)
+    };
+    assert_eq!(["%zero", "%one", "%i"].map(taken), [(0, 0), (1, 0), (1, 1)]);
+}
+
+#[test]
+fn scalars_that_are_looked_up_take_time_around_a_step() {
+    let machine = machine("v5e");
+    let around = |map: &str| {
+        let module = kernel(8, map, "");
+        let kernel = step(&module, &machine, 8, 0).0;
+        kernel.step_cycles(&machine)
+    };
+    let smem = SMEM.replace('?', "8");
+    let at = |index: &str| {
+        format!(
+            "    %at = arith.index_cast %i : i32 to index\n    %b = memref.load %s[{index}] : {smem}\n"
+        )
+    };
+    let [own, constant, changing] = [OWN, &at("%c0"), &at("%at")].map(around);
+    assert_eq!(constant, own);
+    assert_eq!(changing, own + machine.look_up_cycles());
+}
