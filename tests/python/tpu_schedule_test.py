@@ -110,10 +110,12 @@ class Reader(unittest.TestCase):
    0x4   :  { %5 = dma.hbm_to_smem /*hbm=*/%s0_s0, /*size_in_granules=*/16, /*smem=*/%s1_s1, /*dst_syncflagno=*/[#allocation1] }
    0x5   :  { %6 = dma.vmem_to_smem /*vmem=*/%s3_s3, /*size_in_granules=*/16, /*smem=*/%s4_s4, /*dst_syncflagno=*/[#allocation1] }
    0x6   :  { %s7_s5 = sld [smem:[#allocation8 + $0x2]]  ;;  %s8_s6 = sld [smem:[#allocation9 + $0x1]] }
+   0x7   :  { %9 = sst [smem:[#allocation10]] %s2_s2 }
 """
         machine = run(scalars=[None, [4, 5, 6], [7], [8, 9]], kernel=text, TLP="     0   :  { %1 = inlined_call /* %kernel = custom-call() */ }\n")
         self.assertEqual(machine.memory.get(machine.addresses["kernel", "#allocation8"] + 2), 6)
         self.assertEqual(machine.memory.get(machine.addresses["kernel", "#allocation9"] + 1), 9)
+        self.assertEqual(machine.memory.get(machine.addresses["kernel", "#allocation10"]), 7)
 
     def test_what_is_not_known_is_an_error(self):
         with self.assertRaisesRegex(tpu_schedule.Unreadable, "sfrobnicate"):
