@@ -6,13 +6,15 @@
 `tilecast` is built with the feature pjrt, FILE is libtpu.so (tests/python/libtpu.sh). Each contender (tpu_contenders.py) is
 compiled for each target, type and shape, forward and backward alone, and its schedule read (tpu_schedule.py). What was compiled once
 and read is kept in --cache by content, so that a second run takes what has changed. --markdown replaces the tables of that file, between
-its two marks, by those of this run.
+its two marks, by those of this run: for each type and pass the share of the floor of every contender, how many times as fast as the best of the
+others ours is, and what it takes of VMEM (MiB) and HBM. Why something was refused goes to the standard error.
 """
 import argparse
 import collections
 import concurrent.futures
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -104,49 +106,59 @@ def figures_of(answer, figures, cell, passes):
     }
 
 
-def table(cells, rows):
-    """Markdown of one type."""
-    head = "| target | H x V | kernel | forward | with copies | cycles | VMEM | HBM | backward | with copies | cycles | VMEM | HBM |"
-    lines = [head, "|" + "---|" * (head.count("|") - 1)]
-    share = lambda value: "" if value is None else f"{value:.3f}"
+def better(rows, names, cell, passes):
+    """The fastest of these contenders in a cell, if any of them was compiled and read."""
+    found = [row for name in names if "cycles" in (row := rows[name, cell, passes])]
+    return min(found, key=rank, default=None)
+
+
+def ahead(rows, cell, passes):
+    """How many times as fast as the best of the others ours is, by the better of its blocks."""
+    ours, others = (better(rows, names, cell, passes) for names in (tpu_contenders.OURS, tpu_contenders.OTHERS))
+    return rank(others) / rank(ours) if ours and others else None
+
+
+def table(cells, rows, passes):
+    """Markdown of one type and pass. Shares are with copies, where the compiler has a model of them."""
+    lines = ["| " + " | ".join([passes, "H x V", *tpu_contenders.NAMES, "ahead", "VMEM", "HBM"]) + " |"]
+    lines.append("|" + "---|" * (lines[0].count("|") - 1))
     for cell in cells:
+        line = [cell.target, f"{cell.hidden} x {cell.vocab}"]
         for name in tpu_contenders.NAMES:
-            line = [cell.target, f"{cell.hidden} x {cell.vocab}", name]
-            for passes in PASSES:
-                row, plain = rows[name, cell, passes], rows["un-fused", cell, passes]
-                if "refused" in row:
-                    line += ["refused", "", "", "", ""]
-                    continue
-                memory = "" if "refused" in plain else f"{row['temporary_bytes'] / plain['temporary_bytes']:.3f}"
-                cycles = row["cycles_with_copies"] or row["cycles"]
-                vmem = f"{row['vmem'] / 2**20:.1f}" if row["vmem"] else ""
-                line += [share(row["share"]), share(row["share_with_copies"]), f"{cycles / 1e6:.1f} M", vmem, memory]
-            lines.append("| " + " | ".join(line) + " |")
+            row = rows[name, cell, passes]
+            share = row.get("share_with_copies") or row.get("share")
+            blocks = f" ({row['blocks']})" if name in tpu_contenders.OURS and share else ""
+            line.append(f"{share:.3f}{blocks}" if share else "unread" if "unread" in row["refused"] else row["refused"] and "refused")
+        ours, times = better(rows, tpu_contenders.OURS, cell, passes), ahead(rows, cell, passes)
+        line.append(f"{times:.2f}" if times else "")
+        line += [f"{ours['vmem'] / 2**20:.1f}", memory(rows, cell, passes, ours)] if ours else ["", ""]
+        lines.append("| " + " | ".join(line) + " |")
     return "\n".join(lines)
 
 
-def memory(cells, rows):
-    """Markdown: what ours holds in HBM beside inputs and outputs, MiB and share of the f32 logits, which is the least that one without fusion holds."""
-    targets = list(dict.fromkeys(cell.target for cell in cells))
-    lines = ["| HBM | H x V | " + " | ".join(targets) + " |", "|" + "---|" * (len(targets) + 2)]
-    for passes in PASSES:
-        for hidden, vocab in dict.fromkeys((cell.hidden, cell.vocab) for cell in cells):
-            line = [passes, f"{hidden} x {vocab}"]
-            for cell in cells:
-                if (cell.hidden, cell.vocab) == (hidden, vocab):
-                    held = rows["tilecast", cell, passes].get("temporary_bytes")
-                    logits = 4 * tpu_contenders.TOKENS * vocab
-                    line.append("" if held is None else f"{held / 2**20:.0f} ({held / logits:.3f})")
-            lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(lines)
+def memory(rows, cell, passes, row):
+    """MiB that ours holds in HBM beside inputs and outputs; and as a share of what the un-fused program holds, or of the f32 logits, which are the
+    least of that, where it is not compiled."""
+    held, unfused = row["temporary_bytes"], rows["un-fused", cell, passes].get("temporary_bytes")
+    share = held / (unfused or 4 * tpu_contenders.TOKENS * cell.vocab)
+    return f"{held / 2**20:.0f}: {share:.3f}{'' if unfused else ' of the logits'}" if held >= 1 << 19 else "0"
+
+
+def summary(cells, rows):
+    """How far ahead ours is."""
+    times = [times for cell in cells for passes in PASSES if (times := ahead(rows, cell, passes))]
+    if not times:
+        return ""
+    mean = math.exp(sum(map(math.log, times)) / len(times))
+    return f"Of {len(times)} passes that can be compared, ours is {mean:.2f} times as fast as the best of the others in the geometric mean, at least {min(times):.2f} times."
 
 
 def notes(cells, rows):
-    """What was refused, and the blocks."""
+    """Why something was refused."""
     lines = []
     for cell in cells:
         for (name, where, passes), row in rows.items():
-            if where == cell and "refused" in row:
+            if where == cell and row.get("refused"):
                 lines.append(f"* {cell.target} {cell.dtype} {cell.hidden} x {cell.vocab}, {name} {passes}: {row['refused']}")
     return "\n".join(lines)
 
@@ -173,7 +185,7 @@ def main():
         for shape in options.shapes.split(",")
         for target in targets
     ]
-    rows = {(name, cell, passes): {"refused": "left out"} for cell in cells for name in tpu_contenders.NAMES for passes in PASSES}
+    rows = {(name, cell, passes): {"refused": ""} for cell in cells for name in tpu_contenders.NAMES for passes in PASSES}
     names = options.contenders.split(",")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         tasks = {
@@ -183,13 +195,14 @@ def main():
         }
         for key, task in tasks.items():
             rows[key] = task.result()
-            if "refused" in rows[key]:
-                print(*key, rows[key]["refused"], file=sys.stderr, flush=True)
-    text = ""
+    text = reasons = ""
     for dtype in dtypes:
         of = [cell for cell in cells if cell.dtype == dtype]
-        text += f"\n### {dtype}\n\n{table(of, rows)}\n\n{memory(of, rows)}\n\n{notes(of, rows)}\n"
+        tables = "\n\n".join(table(of, rows, passes) for passes in PASSES)
+        text += f"\n### {dtype}\n\n{summary(of, rows)}\n\n{tables}\n"
+        reasons += notes(of, rows)
     print(text)
+    print(reasons, file=sys.stderr)
     if options.markdown:
         with open(options.markdown) as f:
             before, rest = f.read().split(MARKS[0])
