@@ -122,6 +122,6 @@ impl clap::FromArgMatches for OfAnOp {
 
 /// Without the feature there is no compiler.
 #[cfg(not(feature = "pjrt"))]
-pub(crate) fn run(_: &Args) -> Result<super::Outcome, super::args::CliError> {
+pub(crate) fn run(_: &Args) -> Result<super::Outcome, super::error::CliError> {
     Err(super::tpu::not_built_in())
 }

@@ -21,7 +21,9 @@ use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 
-use super::args::{CliError, Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
+use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
+
+use super::error::CliError;
 use super::logits::given_blocks;
 use super::report::{own_text, space};
 

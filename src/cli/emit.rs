@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use tilecast::core::target::Target;
 
 use super::Outcome;
-use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::args::{Op, ProblemArgs, parse_target};
 use super::emission::OpEmission;
+use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
 use super::output::print;

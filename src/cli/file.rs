@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::args::CliError;
+use super::error::CliError;
 
 /// A place to write to that existed when it was checked.
 #[derive(Debug)]

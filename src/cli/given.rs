@@ -6,7 +6,9 @@
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
-use super::args::{CliError, Op};
+use super::args::Op;
+
+use super::error::CliError;
 
 const POLICY: [Op; 2] = [Op::Grpo, Op::LinearGrpo];
 

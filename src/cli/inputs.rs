@@ -9,7 +9,9 @@ use half::bf16;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::{DType, Reduction};
 
-use super::args::{CliError, LossArgs, Op};
+use super::args::{LossArgs, Op};
+
+use super::error::CliError;
 use super::tensors::{Dtype, TensorFile};
 
 /// All tensors that are read.

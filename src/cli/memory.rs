@@ -7,7 +7,7 @@ use tilecast::core::DType;
 use tilecast::core::program::{Kernel, Program, Role};
 use tilecast::core::spec::Buffer;
 
-use super::args::CliError;
+use super::error::CliError;
 
 /// Packed operands are f32 at most.
 const PACKED_BYTES: u128 = DType::F32.size_bytes() as u128;

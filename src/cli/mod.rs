@@ -17,6 +17,7 @@ mod check;
 mod compile;
 mod emission;
 mod emit;
+mod error;
 mod file;
 mod given;
 mod inputs;
@@ -42,7 +43,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use args::CliError;
+use error::CliError;
 
 /// Write a training kernel once; run it on the CPU, and know before you queue for a TPU whether it
 /// fits and how fast it is.

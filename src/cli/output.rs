@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Write};
 
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 
-use super::args::CliError;
+use super::error::CliError;
 
 /// Prints text and a line break.
 pub(crate) fn print(text: impl Display) -> Result<(), CliError> {

@@ -13,7 +13,8 @@ use tilecast::sim::{Verdict, bytes_text};
 use tilecast::{DType, Strategy, Structure};
 
 use super::Outcome;
-use super::args::{CliError, Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
+use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
+use super::error::CliError;
 use super::sizes::OfSizes;
 
 /// A request for `problem`, that of `args`, on `target`.

@@ -15,7 +15,8 @@ use tilecast::{
 };
 
 use super::Outcome;
-use super::args::{Backend, CliError, LossArgs, Op, ScheduleArgs, level, parse_target};
+use super::args::{Backend, LossArgs, Op, ScheduleArgs, level, parse_target};
+use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
 use super::inputs::Inputs;

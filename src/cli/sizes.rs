@@ -5,7 +5,7 @@ use tilecast::core::kernels::softmax;
 use tilecast::core::target::Target;
 use tilecast::sim::problem::PassBlocks;
 
-use super::args::CliError;
+use super::error::CliError;
 
 /// Block sizes as they are given, `b,h,v` or `b,v`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use tilecast::{
     Schedule, Stored, linear_ce,
 };
 
-use super::args::CliError;
+use super::error::CliError;
 use super::inputs::{Floats, Inputs, widen};
 
 /// Results of an op and how long they took.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tilecast::core::target::{FigureValue, NamedFigure, TARGETS, Target};
 
 use super::Outcome;
-use super::args::CliError;
+use super::error::CliError;
 use super::output::{number, print, print_json, print_table, table};
 
 /// List the TPU generations and their figures

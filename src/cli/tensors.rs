@@ -14,7 +14,7 @@ use bytemuck::Pod;
 pub(crate) use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::args::CliError;
+use super::error::CliError;
 use super::file::Output;
 
 #[cfg(target_endian = "big")]

@@ -10,7 +10,9 @@ mod device;
 
 use std::path::PathBuf;
 
-use super::args::{CliError, ProductsArg};
+use super::args::ProductsArg;
+
+use super::error::CliError;
 
 #[cfg(feature = "pjrt")]
 pub(super) use device::{cannot_load, run};

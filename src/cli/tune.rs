@@ -19,7 +19,8 @@ use tilecast::sim::tune::{Best, Counts, Row, Space, best};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
-use super::args::{CliError, Op, ProblemArgs, parse_target};
+use super::args::{Op, ProblemArgs, parse_target};
+use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};

@@ -11,7 +11,7 @@ use tilecast::sim::validate::point::{self, Set};
 use tilecast::sim::validate::{Baselines, Outcome as Judged};
 
 use super::Outcome;
-use super::args::CliError;
+use super::error::CliError;
 use super::output::{print, print_json};
 
 /// Show how far predictions are from what the TPU compiler and TPUs did

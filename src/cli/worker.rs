@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::args::CliError;
+use super::error::CliError;
 use super::output::print;
 
 /// Set in the environment of a worker.

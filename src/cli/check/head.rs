@@ -11,7 +11,8 @@ use super::compare::Errors;
 use super::differences::Differences;
 use super::tolerance::{Exact, Tolerance};
 use super::{Args, Checked, thread_counts};
-use crate::cli::args::{Backend, CliError};
+use crate::cli::args::Backend;
+use crate::cli::error::CliError;
 use crate::cli::inputs::Inputs;
 use crate::cli::solve::{Results, cotangents, on_cpu, on_sim, storing_on_cpu, widened};
 

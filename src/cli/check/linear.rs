@@ -12,7 +12,8 @@ use tilecast::{Blocks, Cpu, DType, Schedule, Strategy};
 
 use super::logits::{self, Differences, Exact};
 use super::{Args, Checked, thread_counts};
-use crate::cli::args::{Backend, CliError, Op};
+use crate::cli::args::{Backend, Op};
+use crate::cli::error::CliError;
 use crate::cli::logits::inputs::Inputs;
 use crate::cli::logits::solve::{on_cpu, on_sim, widened};
 use crate::cli::logits::source::Sourced;

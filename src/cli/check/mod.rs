@@ -14,7 +14,8 @@ use tilecast::cpu::simd::Simd;
 use tilecast::{Cpu, DType};
 
 use super::Outcome;
-use super::args::{Backend, CliError, Op};
+use super::args::{Backend, Op};
+use super::error::CliError;
 use super::output::{self, number, print, print_json, table};
 use cases::CASES;
 use compare::Errors;

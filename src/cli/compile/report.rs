@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Args;
-use crate::cli::args::{CliError, OwnBlocks};
+use crate::cli::args::OwnBlocks;
 use crate::cli::emission::{BlockSizes, choice_text};
+use crate::cli::error::CliError;
 use crate::cli::output::{number, print, table};
 
 /// What the compiler says.

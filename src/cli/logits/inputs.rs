@@ -6,7 +6,7 @@ use tilecast::sim::execute::{Array, Data};
 use tilecast::sim::interpretation::default_target;
 
 use super::source::Sourced;
-use crate::cli::args::CliError;
+use crate::cli::error::CliError;
 use crate::cli::inputs::{Floats, Source};
 use crate::cli::run::Args;
 

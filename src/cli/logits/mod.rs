@@ -19,7 +19,9 @@ use tilecast::core::kernels::softmax::{Blocks, LogitsOptions, Schedule};
 use tilecast::core::kernels::{grpo, logits_ce};
 use tilecast::core::target::Target;
 
-use super::args::{CliError, LossArgs, Op, ScheduleArgs, one_of};
+use super::args::{LossArgs, Op, ScheduleArgs, one_of};
+
+use super::error::CliError;
 use super::sizes::Sizes;
 
 /// Options of the ops on given logits.

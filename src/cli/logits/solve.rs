@@ -13,7 +13,7 @@ use tilecast::{ArrayMut, Cpu, DType};
 
 use super::inputs::{Arrays, Inputs};
 use super::source::Sourced;
-use crate::cli::args::CliError;
+use crate::cli::error::CliError;
 use crate::cli::inputs::widen;
 use crate::cli::solve::narrow;
 

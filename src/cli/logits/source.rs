@@ -13,8 +13,8 @@ use tilecast::sim::interpretation::{self, InterpretError, Interpretation};
 use tilecast::{Cpu, DType};
 
 use super::{GivenLogits, given_blocks, schedule};
-use crate::cli::args::CliError;
 use crate::cli::emission::BlockSizes;
+use crate::cli::error::CliError;
 use crate::cli::inputs::Source;
 use crate::cli::run::Args;
 

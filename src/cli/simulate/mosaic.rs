@@ -17,7 +17,7 @@ use tilecast::tpu::mosaic::Module;
 
 use super::tables::{self, Shown};
 use super::{TRACED_STEPS, json};
-use crate::cli::args::CliError;
+use crate::cli::error::CliError;
 use crate::cli::output::print;
 use crate::cli::report::{expected_error_json, range_json, target_assumptions, time_text};
 

@@ -5,7 +5,7 @@ use tilecast::sim::bytes_text;
 use tilecast::sim::kernel::KernelReport;
 use tilecast::sim::problem::BlockSizes;
 
-use crate::cli::args::CliError;
+use crate::cli::error::CliError;
 use crate::cli::output::{number, print, print_table, table};
 use crate::cli::report::{count_text, fit_text, time_text};
 

@@ -16,8 +16,9 @@ use tilecast::tpu::pjrt::{
 use tilecast::{DType, Forward, Gradient, Gradients, Schedule, Structure};
 
 use super::TpuArgs;
-use crate::cli::args::{CliError, Pass, ScheduleArgs};
+use crate::cli::args::{Pass, ScheduleArgs};
 use crate::cli::emission::{Emission, Wanted, stablehlo};
+use crate::cli::error::CliError;
 use crate::cli::inputs::{Floats, Inputs};
 use crate::cli::solve::{Results, cotangents, narrow};
 

@@ -9,7 +9,8 @@ use tilecast::sim::tune::best;
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::super::Outcome;
-use super::super::args::{CliError, ProblemArgs};
+use super::super::args::ProblemArgs;
+use super::super::error::CliError;
 use super::super::output::{number, print, print_json, print_table, table};
 use super::super::report::{blocks_text, count_text, outcome, plan_text, space, time_text};
 use super::super::sizes::OfSizes;

@@ -3,8 +3,8 @@
 use tilecast::core::kernels::grpo::{self, Grpo, Variant};
 use tilecast::core::kernels::logits_op::{self, LogitsOp, Named, of_name, reference, rounding};
 
-use crate::cli::args::CliError;
 use crate::cli::check::compare::Errors;
+use crate::cli::error::CliError;
 use crate::cli::random::Random;
 
 /// The gradient against central differences of the combination of outputs that the cotangents ask for, in f64: along
