@@ -34,7 +34,7 @@ DUMP_FLAGS = [
 VERSION = "1"  # of what `read` answers
 MAIN = "TLP"
 LISTING = re.compile(r"\d+-(.*)-\d+-packed-bundles-post-ra\.txt$")
-CALLED = re.compile(r"inlined_call\b([^/]*)/\* %(\S+) =")
+CALLED = re.compile(r"\b(?:inlined_)?call\b([^/]*)/\* %(\S+) =")
 NAMED = re.compile(r"/\*([a-z_]+)=\*/")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 BUNDLE = re.compile(r"^\s*(0x[0-9a-f]+|0)\s+[^:]*:\s*(?:>\s*)*\{(.*?)\}[^}\n]*$", re.M | re.S)

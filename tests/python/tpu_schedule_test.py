@@ -60,6 +60,8 @@ class Reader(unittest.TestCase):
         # Two bundles before the loop; a step has nine, or eight where it skips 0x6.
         self.assertEqual([call[:2] for call in machine.calls], [("kernel", 2 + 3 * 9 + 2 * 8), ("kernel", 2 + 2 * 9 + 1 * 8)])
         self.assertEqual(machine.cycles, 7 + 45 + 28)
+        # What is not in the code of the program is called from where it is.
+        self.assertEqual(run(TLP=TOP.replace("inlined_call", "call"), kernel=LOOP).calls, machine.calls)
 
     def test_operations_of_a_bundle_read_what_was_before_it(self):
         machine = run(TLP="     0   :  { %s1_s1 = smov.u32 7 }\n   0x1   :  { %s2_s2 = sadd.s32 1, %s1_s1  ;;  %s3_s1 = smov.u32 9 }\n")
