@@ -1,7 +1,8 @@
 //! Copies that a kernel makes itself: where it starts them, and where it waits for them.
 //!
 //! Both end a block. The compiler moves no load or store of what is copied across them, and in kernels that copy for
-//! themselves they stand beside branches anyway.
+//! themselves they stand beside branches anyway. What computes addresses and sizes and checks their bounds is scalar code, and the
+//! compiler runs next to nothing beside it. A short branch of nothing else is predicated, so its code is passed even if it is not taken.
 
 use std::hash::{Hash, Hasher};
 
