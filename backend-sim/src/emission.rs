@@ -65,7 +65,7 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
 }
 
 /// Chooses the best blocks that leave room for the error of the prediction; if there are none, the best. `plan` makes
-/// the request and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
+/// the request, [of each device](Request::on_each_device), and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
 /// may use, by default all they need.
 ///
 /// # Errors
@@ -160,7 +160,9 @@ mod tests {
     ) -> Choice {
         let problem = LinearCe::new(4096, 2048, 151643, DType::F32, Options::default()).unwrap();
         let plan = |limit_bytes| {
-            let request = Request::new(problem, target, 1, Some(limit_bytes))?.products(products);
+            let request = Request::new(problem, target, 1, Some(limit_bytes))?
+                .on_each_device()
+                .products(products);
             let space = Space::new(&request, [true; 2], [given; 2], strategies);
             Ok::<_, SimError>((request, space))
         };
@@ -239,5 +241,17 @@ mod tests {
         };
         let choice = chosen(v6e, None, F32Products::Exact, Some(huge));
         assert_ne!(choice.row.report.verdict, Verdict::Fits);
+    }
+
+    #[test]
+    fn a_device_has_all_tokens_of_its_program() {
+        // Half of the tokens would be one block of rows, which is never copied again and needs one buffer.
+        let v7x = Target::by_name("v7x").unwrap();
+        let (b, h, v) = (2048, 2048, 1024);
+        let given = Some(Blocks { b, h, v });
+        let choice = chosen(v7x, Some(60 << 20), F32Products::Rounded, given);
+        let (_, ledger) = &choice.row.ledgers[0];
+        let x = ledger.terms.iter().find(|term| term.name == "x").unwrap();
+        assert_eq!(x.buffers, 2);
     }
 }

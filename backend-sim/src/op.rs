@@ -204,6 +204,15 @@ impl<P: Problem> Request<P> {
         })
     }
 
+    /// The same where each device has all tokens of the problem, as it has of a program that is written for it.
+    #[must_use]
+    pub const fn on_each_device(self) -> Self {
+        Self {
+            device_problem: self.problem,
+            ..self
+        }
+    }
+
     /// The same with products of f32 operands made as `products` says.
     #[must_use]
     pub const fn products(self, products: F32Products) -> Self {

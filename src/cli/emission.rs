@@ -32,7 +32,6 @@ use super::report::{own_text, space};
 pub(crate) struct Wanted<'a, P = LinearCe> {
     pub(crate) problem: P,
     pub(crate) schedule: &'a ScheduleArgs,
-    pub(crate) chips: u32,
     pub(crate) target: &'static Target,
     pub(crate) vmem_limit_kib: Option<u32>,
     pub(crate) products: F32Products,
@@ -70,8 +69,8 @@ impl<P: OnHead> Emission<P> {
             |limit_bytes| {
                 // Limits are whole KiB.
                 let limit_bytes = limit_bytes >> 10 << 10;
-                let chips = wanted.chips as usize;
-                let request = Request::new(problem, target, chips, Some(limit_bytes))?;
+                let request = Request::new(problem, target, 1, Some(limit_bytes))?;
+                let request = request.on_each_device();
                 let request = request.products(products).structure(wanted.structure);
                 let space = space(wanted.schedule, &request)?;
                 Ok::<_, CliError>((request, space))
@@ -181,6 +180,12 @@ impl OpEmission {
         target: &'static Target,
         vmem_limit_kib: Option<u32>,
     ) -> Result<Self, CliError> {
+        if args.chips > 1 {
+            return Err(CliError::invalid(format_args!(
+                "--chips {}: a program is written for one device; give the tokens of a device instead (--tokens)",
+                args.chips
+            )));
+        }
         let choices = Choices {
             args,
             target,
@@ -249,7 +254,6 @@ impl Choices<'_> {
         let emission = Emission::choose(Wanted {
             problem,
             schedule: &self.args.schedule,
-            chips: self.args.chips,
             target: self.target,
             vmem_limit_kib: self.vmem_limit_kib,
             products: self.args.f32_products.into(),

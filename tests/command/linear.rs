@@ -177,3 +177,17 @@ fn simulate_and_tune_know_the_head() {
         assert!(json["best"]["strategy"].is_string(), "{json}");
     }
 }
+
+#[test]
+fn a_program_is_written_for_one_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "emit linear-ce --target v7x --tokens 300 --hidden 200 --vocab 1700 --chips 2 --format mosaic --output out.mlir";
+    let refused = tilecast(folder.path(), line.split(' '));
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("--chips 2") && refused.stderr.contains("--tokens"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!folder.path().join("out.mlir").exists());
+}

@@ -39,6 +39,8 @@ def measure(options, cell, program):
     if os.path.exists(path):
         with open(path) as f:
             return json.load(f)
+    if options.cached:
+        return {"status": "left out", "message": "not in the cache"}
     with tempfile.TemporaryDirectory(prefix="tilecast-bench-") as folder:
         source = os.path.join(folder, "program.mlir")
         with open(source, "w") as f:
@@ -51,9 +53,9 @@ def measure(options, cell, program):
             if done.returncode == 0:
                 answer["schedule"] = json.loads(done.stdout)
             else:
-                answer = {"status": "unread", "message": done.stderr.strip().splitlines()[-1]}
+                answer |= {"status": "unread", "message": done.stderr.strip().splitlines()[-1]}
     timed_out = answer["status"] == "error" and "took" in str(answer.get("message"))
-    if answer["status"] not in ("crash", "unread") and not timed_out:
+    if answer["status"] != "crash" and not timed_out:
         with open(path, "w") as f:
             json.dump(answer, f)
     return answer
@@ -61,7 +63,7 @@ def measure(options, cell, program):
 
 def contend(options, figures, name, cell, passes):
     """The best variant of a contender in a cell: its row, or why there is none."""
-    best, reasons = None, []
+    best, reasons, held = None, [], {}
     for number, make in enumerate(tpu_contenders.programs(name, cell, passes, options.tilecast, figures)):
         if name == "tokamax" and number > 1 and best and not options.all_blocks:
             break  # smaller blocks than those that the compiler took
@@ -74,6 +76,8 @@ def contend(options, figures, name, cell, passes):
         answer = measure(options, cell, program)
         if answer["status"] != "ok":
             reasons.append(f"{blocks}: {answer['status']}: {str(answer.get('message')).splitlines()[0][:200]}")
+            if answer["status"] == "unread":
+                held = {"temporary_bytes": answer["hbm"]["temporary_bytes"]}
             continue
         row = figures_of(answer, figures, cell, passes)
         if row["share"] > 1:
@@ -83,7 +87,7 @@ def contend(options, figures, name, cell, passes):
         print(name, *cell, passes, blocks, json.dumps({k: row[k] for k in ("share", "share_with_copies")}), flush=True)
         if best is None or rank(row) < rank(best):
             best = row
-    return best or {"refused": "; ".join(reasons)}
+    return best or {"refused": "; ".join(reasons), **held}
 
 
 def rank(row):
@@ -128,12 +132,17 @@ def table(cells, rows, passes):
             row = rows[name, cell, passes]
             share = row.get("share_with_copies") or row.get("share")
             blocks = f" ({row['blocks']})" if name in tpu_contenders.OURS and share else ""
-            line.append(f"{share:.3f}{blocks}" if share else "unread" if "unread" in row["refused"] else row["refused"] and "refused")
+            line.append(f"{share:.3f}{blocks}" if share else label(row["refused"]))
         ours, times = better(rows, tpu_contenders.OURS, cell, passes), ahead(rows, cell, passes)
         line.append(f"{times:.2f}" if times else "")
         line += [f"{ours['vmem'] / 2**20:.1f}", memory(rows, cell, passes, ours)] if ours else ["", ""]
         lines.append("| " + " | ".join(line) + " |")
     return "\n".join(lines)
+
+
+def label(reasons):
+    """Why there is no figure, in a word."""
+    return next((word for word in ("unread", "left out") if word in reasons), reasons and "refused")
 
 
 def memory(rows, cell, passes, row):
@@ -173,6 +182,7 @@ def main():
     parser.add_argument("--contenders", default=",".join(tpu_contenders.NAMES))
     parser.add_argument("--all-blocks", action="store_true", help="compile every block of Tokamax, also those smaller than one it takes")
     parser.add_argument("--cache", default=os.path.expanduser("~/.cache/tilecast-bench-tpu"))
+    parser.add_argument("--cached", action="store_true", help="compile nothing: what has not been compiled is left out")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--markdown")
     options = parser.parse_args()

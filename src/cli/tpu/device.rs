@@ -51,7 +51,6 @@ pub(crate) fn run(
             },
             ..*schedule
         },
-        chips: 1,
         target: target(device)?,
         vmem_limit_kib: None,
         structure: Structure::Overlapped,
