@@ -65,7 +65,7 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
 }
 
 /// Chooses the best blocks that leave room for the error of the prediction; if there are none, the best. `plan` makes
-/// the request, [of each device](Request::on_each_device), and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
+/// the request, [of a device](Request::of_device), and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
 /// may use, by default all they need.
 ///
 /// # Errors
@@ -160,9 +160,7 @@ mod tests {
     ) -> Choice {
         let problem = LinearCe::new(4096, 2048, 151643, DType::F32, Options::default()).unwrap();
         let plan = |limit_bytes| {
-            let request = Request::new(problem, target, 1, Some(limit_bytes))?
-                .on_each_device()
-                .products(products);
+            let request = Request::of_device(problem, target, Some(limit_bytes)).products(products);
             let space = Space::new(&request, [true; 2], [given; 2], strategies);
             Ok::<_, SimError>((request, space))
         };

@@ -193,23 +193,23 @@ impl<P: Problem> Request<P> {
         let device_problem = problem.share(devices)?;
         Ok(Self {
             problem,
-            device_problem,
-            target,
             chips,
+            ..Self::of_device(device_problem, target, vmem_limit_bytes)
+        })
+    }
+
+    /// `problem` on a chip whose devices each have all of its tokens, as a program is written.
+    pub fn of_device(problem: P, target: &'static Target, vmem_limit_bytes: Option<u64>) -> Self {
+        Self {
+            problem,
+            device_problem: problem,
+            target,
+            chips: 1,
             vmem_limit_bytes,
             raises_limit: false,
             products: F32Products::default(),
             structure: Structure::Overlapped,
             most_operations: MOST_OPERATIONS,
-        })
-    }
-
-    /// The same where each device has all tokens of the problem, as it has of a program that is written for it.
-    #[must_use]
-    pub const fn on_each_device(self) -> Self {
-        Self {
-            device_problem: self.problem,
-            ..self
         }
     }
 

@@ -9,11 +9,12 @@
 //! [`Signature::outputs`] takes what comes after the last operand that is not. (A kernel may write to
 //! the window of an input, to mask it.)
 
+use rustc_hash::FxHashMap;
 use thiserror::Error;
 use tilecast_tpu::mosaic::tpu::{
     DimensionSemantics, ElementWindow, MemorySpace, PipelineMode, memory_space,
 };
-use tilecast_tpu::mosaic::{Attribute, AttributeKind, Definition, Module, Op, TypeKind, Value};
+use tilecast_tpu::mosaic::{Attribute, AttributeKind, Module, Op, TypeKind, Value};
 
 use crate::grid::dependents;
 
@@ -259,9 +260,9 @@ impl Signature {
 
     /// Prefetched scalars that the kernel stores itself; and the number, where it never stores another in the only element there is, as in
     /// one that says whether a step is the first.
-    pub(crate) fn stored_scalars(&self, module: &Module) -> Vec<(usize, Option<i64>)> {
+    pub(crate) fn stored_scalars(&self, module: &Module) -> FxHashMap<usize, Option<i64>> {
         const STORE: &str = "memref.store";
-        let mut stored: Vec<(usize, Option<i64>)> = Vec::new();
+        let mut stored = FxHashMap::default();
         if self.scalars.is_empty() || !module.has_any(&[STORE]) {
             return stored;
         }
@@ -273,19 +274,11 @@ impl Signature {
             let root = roots[memory.index()].filter(|root| self.scalars.contains(root));
             let Some(root) = root else { return };
             let single = module.value_kind(root).shape() == Some(&[1]);
-            let number = match module.definition(value) {
-                Definition::Result(made, _)
-                    if single && module.op_name(made) == "arith.constant" =>
-                {
-                    module.integer_attribute(made, "value")
-                }
-                _ => None,
-            };
-            match stored.iter_mut().find(|(index, _)| *index == root.index()) {
-                Some((_, known)) if *known == number => {}
-                Some((_, known)) => *known = None,
-                None => stored.push((root.index(), number)),
-            }
+            let number = (single.then_some(value))
+                .and_then(|value| module.made_by(value, "arith.constant"))
+                .and_then(|made| module.integer_attribute(made, "value"));
+            let known = stored.entry(root.index()).or_insert(number);
+            *known = known.filter(|_| *known == number);
         });
         stored
     }
@@ -294,10 +287,9 @@ impl Signature {
     pub(crate) fn looked_up(&self, module: &Module) -> usize {
         let maps = (self.operands.iter())
             .filter_map(|operand| module.entry(operand.window.as_ref()?.map, 0));
-        let named = |op: Op, name: &str| module.op_name(op) == name;
-        let constant = |&value: &Value| matches!(module.definition(value), Definition::Result(made, _) if named(made, "arith.constant"));
+        let constant = |&value: &Value| module.made_by(value, "arith.constant").is_some();
         maps.flat_map(|map| module.block_ops(map))
-            .filter(|&&op| named(op, "memref.load"))
+            .filter(|&&op| module.op_name(op) == "memref.load")
             .filter(|&&op| !module.operands(op)[1..].iter().all(constant))
             .count()
     }

@@ -79,7 +79,7 @@ fn emitted_blocks_are_at_least_as_fast_as_one_size_for_all() {
         for dtype in [DType::Bf16, DType::F32] {
             for (tokens, vocab) in [(2048, 151_643), (4096, 151_936), (300, 1000)] {
                 for op in ops(tokens, vocab, dtype) {
-                    let request = request(op, target);
+                    let request = Request::of_device(op, target, None);
                     let chosen = choose(&op, target, [None; 2], None).unwrap().schedule;
                     let columns = vocab.next_multiple_of(128).min(2048);
                     let one = Schedule::new(Blocks::for_target(256, columns, target));

@@ -22,7 +22,6 @@ use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
-
 use super::error::CliError;
 use super::logits::given_blocks;
 use super::report::{own_text, space};
@@ -69,9 +68,9 @@ impl<P: OnHead> Emission<P> {
             |limit_bytes| {
                 // Limits are whole KiB.
                 let limit_bytes = limit_bytes >> 10 << 10;
-                let request = Request::new(problem, target, 1, Some(limit_bytes))?;
-                let request = request.on_each_device();
-                let request = request.products(products).structure(wanted.structure);
+                let request = Request::of_device(problem, target, Some(limit_bytes))
+                    .products(products)
+                    .structure(wanted.structure);
                 let space = space(wanted.schedule, &request)?;
                 Ok::<_, CliError>((request, space))
             },

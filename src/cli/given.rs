@@ -7,7 +7,6 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use super::args::Op;
-
 use super::error::CliError;
 
 const POLICY: [Op; 2] = [Op::Grpo, Op::LinearGrpo];

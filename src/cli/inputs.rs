@@ -10,7 +10,6 @@ use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::{DType, Reduction};
 
 use super::args::{LossArgs, Op};
-
 use super::error::CliError;
 use super::tensors::{Dtype, TensorFile};
 

@@ -11,7 +11,6 @@ mod device;
 use std::path::PathBuf;
 
 use super::args::ProductsArg;
-
 use super::error::CliError;
 
 #[cfg(feature = "pjrt")]

@@ -205,14 +205,13 @@ def main():
         }
         for key, task in tasks.items():
             rows[key] = task.result()
-    text = reasons = ""
+    text = ""
     for dtype in dtypes:
         of = [cell for cell in cells if cell.dtype == dtype]
         tables = "\n\n".join(table(of, rows, passes) for passes in PASSES)
         text += f"\n### {dtype}\n\n{summary(of, rows)}\n\n{tables}\n"
-        reasons += notes(of, rows)
     print(text)
-    print(reasons, file=sys.stderr)
+    print(notes(cells, rows), file=sys.stderr)
     if options.markdown:
         with open(options.markdown) as f:
             before, rest = f.read().split(MARKS[0])

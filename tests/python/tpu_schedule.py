@@ -31,7 +31,7 @@ DUMP_FLAGS = [
     "--xla_jf_emit_annotations=true",
     "--xla_jf_dump_llo_pass_label_regex=^packed-bundles-post-ra$",
 ]
-VERSION = "1"  # of what `read` answers
+VERSION = "2"  # of what `read` answers
 MAIN = "TLP"
 LISTING = re.compile(r"\d+-(.*)-\d+-packed-bundles-post-ra\.txt$")
 CALLED = re.compile(r"\b(?:inlined_)?call\b([^/]*)/\* %(\S+) =")

@@ -58,7 +58,7 @@ fn fastest(
 ) -> Result<Schedule, InterpretError> {
     let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
     let room = limit.saturating_sub(room_bytes(target)).max(limit / 4);
-    let request = Request::new(*op, target, 1, Some(room >> 10 << 10))?.on_each_device();
+    let request = Request::of_device(*op, target, Some(room >> 10 << 10));
     let mut space = Space::new(&request, [true; 2], given, &[]);
     let suits = |&blocks: &Blocks| op.forward(&Schedule::new(blocks)).is_ok();
     space

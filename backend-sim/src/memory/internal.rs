@@ -3,7 +3,7 @@
 
 use tilecast_core::budget::TermKind;
 use tilecast_core::target::{Generation, Target};
-use tilecast_tpu::mosaic::{Block, Definition, Module, Op, Value};
+use tilecast_tpu::mosaic::{Block, Module, Op, Value};
 
 use super::Term;
 use crate::signature::Signature;
@@ -80,12 +80,8 @@ fn spread(module: &Module, op: Op, lanes: usize) -> usize {
         _ => None,
     };
     let part = module.operands(op)[0];
-    let whole = match module.definition(part) {
-        Definition::Result(from, _) if module.op_name(from) == "vector.extract_strided_slice" => {
-            module.operands(from)[0]
-        }
-        _ => part,
-    };
+    let whole = (module.made_by(part, "vector.extract_strided_slice"))
+        .map_or(part, |from| module.operands(from)[0]);
     match (row(part), row(whole), row(module.results(op)[0])) {
         (Some(n), Some(all), None) if all > lanes => n.div_ceil(lanes),
         _ => 0,

@@ -17,6 +17,7 @@ mod usage;
 mod vector;
 mod walk;
 
+use rustc_hash::FxHashMap;
 use thiserror::Error;
 use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{Module, TypeKind, Value};
@@ -255,7 +256,7 @@ pub(crate) struct Code {
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
     /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored. The number, if it can be but one.
-    stored_scalars: Vec<(usize, Option<i64>)>,
+    stored_scalars: FxHashMap<usize, Option<i64>>,
     runs: Runs,
 }
 

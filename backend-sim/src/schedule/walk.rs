@@ -113,7 +113,7 @@ pub(super) struct Walk<'m> {
     /// For each value, whether it depends on what was computed in vectors.
     computed: &'m [bool],
     /// Memories of prefetched scalars that the kernel stores, and what it stores if that is always the same.
-    stored_scalars: &'m [(usize, Option<i64>)],
+    stored_scalars: &'m FxHashMap<usize, Option<i64>>,
     /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it changes.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
@@ -176,10 +176,9 @@ impl<'m> Walk<'m> {
         self.repeats.reset();
         self.scalars = (self.signature.scalars.iter().enumerate())
             .filter_map(|(i, value)| {
-                let stored = |(index, _): &&(usize, Option<i64>)| *index == value.index();
-                let elements = match self.stored_scalars.iter().find(stored) {
+                let elements = match self.stored_scalars.get(&value.index()) {
                     // All steps but the first find what one before them has stored.
-                    Some((_, stored)) => Some(vec![(*stored)?]),
+                    Some(&stored) => Some(vec![stored?]),
                     None => prefetched.get(i).cloned().flatten(),
                 };
                 Some((value.index(), elements))
@@ -303,9 +302,7 @@ impl<'m> Walk<'m> {
         let predicated = is_branch.then(|| self.predicated(op)).flatten();
         if is_branch {
             self.end_block();
-            if predicated.is_none() {
-                self.done.branches += 1.0;
-            }
+            self.done.branches += f64::from(u8::from(predicated.is_none()));
         }
         let condition = self.module.operands(op)[0];
         let taken = match self.scalar(condition) {

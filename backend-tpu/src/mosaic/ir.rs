@@ -556,6 +556,14 @@ impl Module {
         self.values[value.index()].1
     }
 
+    /// The operation that has this result, if it is of that name.
+    pub fn made_by(&self, value: Value, name: &str) -> Option<Op> {
+        match self.definition(value) {
+            Definition::Result(op, _) if self.op_name(op) == name => Some(op),
+            _ => None,
+        }
+    }
+
     /// How many values there are; their numbers are below.
     pub fn value_count(&self) -> usize {
         self.values.len()

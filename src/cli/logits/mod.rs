@@ -20,7 +20,6 @@ use tilecast::core::kernels::{grpo, logits_ce};
 use tilecast::core::target::Target;
 
 use super::args::{LossArgs, Op, ScheduleArgs, one_of};
-
 use super::error::CliError;
 use super::sizes::Sizes;
 

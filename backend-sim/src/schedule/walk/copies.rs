@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
 use super::super::digest::Digest;
+use super::super::memo::is_vector;
 use super::super::{Direction, Event, Region, Transfer, Unit};
 use super::Walk;
 
@@ -76,11 +77,8 @@ impl Walk<'_> {
     fn copies_alone(&self, body: ir::Block) -> Option<(usize, f64)> {
         let (mut starts, mut cycles) = (0, 0.0);
         for &op in self.module.block_ops(body) {
-            let vectors = |values: &[ir::Value]| {
-                let vector =
-                    |value| matches!(self.module.value_kind(value), ir::TypeKind::Vector { .. });
-                values.iter().any(|&value| vector(value))
-            };
+            let vectors =
+                |values: &[ir::Value]| values.iter().any(|&value| is_vector(self.module, value));
             match self.module.op_name(op) {
                 "scf.if" => cycles += self.predicated(op)?.iter().sum::<f64>(),
                 _ if self.module.entry(op, 0).is_some() => return None,

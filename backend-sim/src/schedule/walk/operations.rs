@@ -139,10 +139,8 @@ impl Walk<'_> {
 
     /// Whether the first operand is the result of an operation of this name.
     pub(super) fn made_by(&self, op: Op, name: &str) -> bool {
-        matches!(
-            self.module.definition(self.module.operands(op)[0]),
-            ir::Definition::Result(made, _) if self.module.op_name(made) == name
-        )
+        let operand = self.module.operands(op)[0];
+        self.module.made_by(operand, name).is_some()
     }
 
     /// Operations that move elements.
@@ -469,10 +467,7 @@ impl Walk<'_> {
         let operands = self.module.operands(op);
         let (a, b, c) = (operands[0], operands[1], operands[2]);
         let (lhs, rhs) = (self.vector(a), self.vector(b));
-        let accumulate = !matches!(
-            self.module.definition(c),
-            ir::Definition::Result(op, _) if self.module.op_name(op) == "arith.constant"
-        );
+        let accumulate = self.module.made_by(c, "arith.constant").is_none();
         let product = self.product(op);
         let standing = self.take_turn(&product);
         let mut out = self.block.product([&lhs, &rhs], &product, standing);

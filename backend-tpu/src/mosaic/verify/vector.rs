@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Check, Checked, Problem};
 use crate::mosaic::FloatKind;
-use crate::mosaic::ir::{Definition, Type};
+use crate::mosaic::ir::Type;
 use crate::mosaic::tpu::{ContractPrecision, DotDimensionNumbers, ReductionKind, VectorKind};
 use crate::mosaic::types::TypeKind;
 
@@ -34,13 +34,9 @@ impl Check<'_> {
     fn assume_multiple(self) -> Checked {
         let multiple = self.integer("multiple")?;
         self.rule(multiple > 0, "the multiple must be positive")?;
-        let definition = self.operands().first().map(|&v| self.m.definition(v));
-        let constant = match definition {
-            Some(Definition::Result(op, _)) if self.m.op_name(op) == "arith.constant" => {
-                self.m.integer_attribute(op, "value")
-            }
-            _ => None,
-        };
+        let constant = (self.operands().first())
+            .and_then(|&value| self.m.made_by(value, "arith.constant"))
+            .and_then(|op| self.m.integer_attribute(op, "value"));
         let holds = constant.is_none_or(|c| c % multiple == 0);
         self.rule(holds, "the operand is a constant that is not a multiple")
     }
