@@ -16,15 +16,13 @@
 //!         tile += left panel · right panel       sums stay in registers
 //! ```
 //!
-//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where an operand is `bf16` and the
-//! machine multiplies such pairs. An `f32` operand beside a `bf16` one is the sum of three `bf16` ones then, and the
-//! product that of their products.
+//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where the machine multiplies such
+//! pairs fast enough. An `f32` operand is the sum of three `bf16` ones then, and the product that of their products.
 
-use bytemuck::Zeroable;
 use thiserror::Error;
 
 pub use crate::simd::{Arithmetic, Values};
-use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Slice, Strip};
+use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Slice, Strip, untouched};
 
 /// Why an operand or a product was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -60,7 +58,7 @@ pub enum GemmError {
     },
     /// The operand's type or the level cannot take part in this arithmetic.
     #[error(
-        "{arithmetic:?} arithmetic takes bf16 operands (one of them, if split) on a level that multiplies them, not {dtype} on {level}"
+        "{arithmetic:?} arithmetic takes bf16 operands, or any if split, on a level that multiplies bf16, not {dtype} on {level}"
     )]
     UnsupportedArithmetic {
         /// The arithmetic asked for.
@@ -69,12 +67,6 @@ pub enum GemmError {
         dtype: &'static str,
         /// Level asked to pack.
         level: crate::simd::Level,
-    },
-    /// Both operands are packed for the same side of a split product.
-    #[error("split arithmetic multiplies an f32 by a bf16 operand, not two of {dtype}")]
-    NotOneOfEach {
-        /// Type of both operands' values.
-        dtype: &'static str,
     },
     /// The operands were packed for different levels or arithmetics than the product's.
     #[error("the operands are packed for {lhs} and {rhs}, the product runs on {level}")]
@@ -339,8 +331,6 @@ struct Panels {
     /// Operands whose sum this one is.
     parts: usize,
     format: PanelFormat,
-    /// Type of the values it was packed from.
-    dtype: &'static str,
     /// What it was packed for; nothing yet if `None`.
     simd: Option<Simd>,
 }
@@ -359,7 +349,6 @@ impl Default for Panels {
                 depth_multiple: 1,
                 most_slice_words: 1,
             },
-            dtype: "f32",
             simd: None,
         }
     }
@@ -374,29 +363,25 @@ impl Panels {
         format: PanelFormat,
     ) -> Result<(), GemmError> {
         let arithmetic = format.arithmetic;
-        let dtype = match source.values {
-            Values::F32(_) => "f32",
-            Values::Bf16(_) => "bf16",
-        };
-        if !simd.supports(arithmetic) || arithmetic == Arithmetic::Bf16 && dtype != "bf16" {
+        let is_bf16 = matches!(source.values, Values::Bf16(_));
+        if !simd.supports(arithmetic) || arithmetic == Arithmetic::Bf16 && !is_bf16 {
             return Err(GemmError::UnsupportedArithmetic {
                 arithmetic,
-                dtype,
+                dtype: if is_bf16 { "bf16" } else { "f32" },
                 level: simd.level(),
             });
         }
         let extents = source.extents(rows_are_lanes);
         self.simd = Some(simd);
         self.format = format;
-        self.dtype = dtype;
         self.lanes = extents.lanes;
         self.depth = extents.depth;
-        self.parts = arithmetic.parts(source.values);
+        self.parts = arithmetic.parts(is_bf16);
         let words = self.parts * self.part_words();
-        // Every word is overwritten: only growth costs an initialisation.
+        // Every word is overwritten.
         let lines = (words * size_of::<u32>()).div_ceil(Line::BYTES);
         if self.lines.len() < lines {
-            self.lines.resize(lines, Line::zeroed());
+            self.lines = untouched(lines);
         }
         simd.run(Pack {
             values: source.values,
@@ -468,9 +453,6 @@ fn check_product(simd: Simd, out: &Out<'_>, lhs: &Panels, rhs: &Panels) -> Resul
             rhs: rhs.describe(),
             level: simd.level(),
         });
-    }
-    if lhs.format.arithmetic == Arithmetic::Split && lhs.dtype == rhs.dtype {
-        return Err(GemmError::NotOneOfEach { dtype: lhs.dtype });
     }
     if (out.rows, out.columns, lhs.depth) != (lhs.lanes, rhs.lanes, rhs.depth) {
         return Err(GemmError::ShapeMismatch {

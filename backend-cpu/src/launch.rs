@@ -15,7 +15,7 @@ use tilecast_core::spec::{Access, Affine, Buffer, KernelSpec, Layout, MapVariabl
 
 use crate::buffers::{Block, InputTile, LocalTile, Masks, Output, Place, Vector, VectorWindow};
 use crate::elements::{Elements, row_stride};
-use crate::panels::{KEPT_PANEL_BYTES, Panels, block_bytes, blocks_kept};
+use crate::panels::{KEPT_PANEL_BYTES, Panels, blocks_kept};
 use crate::simd::Statistics;
 use crate::storage::Storage;
 use crate::tiles::{CpuTiles, Slot};
@@ -48,7 +48,7 @@ pub(crate) fn launch<K: Kernel + Sync>(
         *panels = Worker::new(cpu, spec, operands, scalars, kept).run(kernel, share(thread))?;
         Ok(())
     };
-    kept.0.resize_with(threads.max(1), || panels(spec));
+    kept.0.resize_with(threads.max(1), || panels(cpu, spec));
     let mut of_threads = kept.0.iter_mut().enumerate();
     let (first, its_panels) = of_threads.next().expect("at least one");
     if threads <= 1 {
@@ -194,7 +194,7 @@ impl<'s, 'a> Worker<'s, 'a> {
 }
 
 /// No packed copies yet of each buffer, and how many of each window will be kept.
-fn panels(spec: &KernelSpec) -> Vec<Panels> {
+fn panels(cpu: &Cpu, spec: &KernelSpec) -> Vec<Panels> {
     let mut budget_bytes = KEPT_PANEL_BYTES;
     let mut of_buffer = |i: usize, named: &NamedBuffer| match &named.buffer {
         Buffer::Window {
@@ -202,9 +202,11 @@ fn panels(spec: &KernelSpec) -> Vec<Panels> {
             operand,
             ..
         } if !is_aliased(spec, i) => {
-            let kept = blocks_kept(spec, operand, budget_bytes);
+            let elements: usize = operand.block.iter().product();
+            let block_bytes = elements.saturating_mul(cpu.packed_bytes(operand.dtype));
+            let kept = blocks_kept(spec, operand, block_bytes, budget_bytes);
             if kept > 1 {
-                budget_bytes -= kept * block_bytes(operand);
+                budget_bytes -= kept * block_bytes;
             }
             Panels::of_blocks(kept)
         }

@@ -84,8 +84,8 @@ impl Cpu {
         Self { poison, ..self }
     }
 
-    /// With this arithmetic for products of bf16 operands, where the instruction set has it (and
-    /// [`Split`](Arithmetic::Split), if only one of the two is bf16); otherwise the faster one on this machine, found by a
+    /// With products in [`F32`](Arithmetic::F32), or in pairs where the instruction set has them: as they are of two bf16 operands,
+    /// [`Split`](Arithmetic::Split) of others, whichever of the two is given. Otherwise each takes the faster one on this machine, found by a
     /// short measurement.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         let arithmetic = Some(arithmetic);
@@ -99,6 +99,13 @@ impl Cpu {
             Some(Arithmetic::F32) => Arithmetic::F32,
             Some(_) => self.simd.pairs_for(left_is_bf16, right_is_bf16),
         }
+    }
+
+    /// Bytes of an element of such a packed operand, at most: beside one of either type.
+    pub(crate) fn packed_bytes(&self, dtype: DType) -> usize {
+        let is_bf16 = dtype == DType::Bf16;
+        let beside = |other| self.arithmetic_for(is_bf16, other).packed_bytes(is_bf16);
+        beside(false).max(beside(true))
     }
 
     /// Number of threads.
@@ -123,7 +130,8 @@ impl Cpu {
             threads: self.threads,
             row_multiple,
             column_multiple,
-            panel_bytes: PANEL_BYTES_PER_THREAD,
+            packed_f32_bytes: self.packed_bytes(DType::F32),
+            panel_elements: PANEL_ELEMENTS_PER_THREAD,
             chunk_bytes: self.threads * CHUNK_BYTES_PER_THREAD,
             stored_bytes: STORED_BYTES_PER_THREAD,
             operations_per_byte: OPERATIONS_PER_BYTE,
@@ -146,7 +154,7 @@ impl Cpu {
 }
 
 /// Packed rows of `x` stream from the last-level cache once per block of columns.
-const PANEL_BYTES_PER_THREAD: usize = 4 << 20;
+const PANEL_ELEMENTS_PER_THREAD: usize = 1 << 20;
 
 /// A chunk of delta that two products read back should stay in the last-level cache.
 const CHUNK_BYTES_PER_THREAD: usize = 8 << 20;

@@ -158,9 +158,14 @@ impl Panels {
     }
 }
 
-/// How many blocks of a window are worth keeping in `budget_bytes`: those between two visits of the same one, if they
+/// How many blocks of a window, so large when they are packed, are worth keeping in `budget_bytes`: those between two visits of the same one, if they
 /// fit, else the current one.
-pub(crate) fn blocks_kept(spec: &KernelSpec, operand: &Blocked, budget_bytes: usize) -> usize {
+pub(crate) fn blocks_kept(
+    spec: &KernelSpec,
+    operand: &Blocked,
+    block_bytes: usize,
+    budget_bytes: usize,
+) -> usize {
     let follows = |axis: usize| {
         let is_axis = |v| matches!(v, MapVariable::Axis(id) if id.index() == axis);
         operand.map.iter().any(|index| index.depends_on(&is_axis))
@@ -171,15 +176,9 @@ pub(crate) fn blocks_kept(spec: &KernelSpec, operand: &Blocked, budget_bytes: us
         if follows(axis) {
             blocks = blocks.saturating_mul(of_grid.size);
         } else if blocks > 1 && of_grid.size > 1 {
-            let fit = blocks.saturating_mul(block_bytes(operand)) <= budget_bytes;
+            let fit = blocks.saturating_mul(block_bytes) <= budget_bytes;
             return if fit { blocks } else { 1 };
         }
     }
     1
-}
-
-/// Bytes of one packed copy of a block, at most: any arithmetic takes a word for an element or for two.
-pub(crate) fn block_bytes(operand: &Blocked) -> usize {
-    let elements: usize = operand.block.iter().product();
-    elements.saturating_mul(size_of::<f32>())
 }

@@ -12,14 +12,22 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-use super::microkernel::Strip;
+use super::microkernel::{Slice, Strip};
+use super::pack::Arithmetic;
+use super::word::SPLIT_PARTS;
 
 /// Rows and columns of a block of results.
 pub(super) const BLOCK: usize = 32;
 /// Depth words in a tile register.
 pub(super) const TILE_WORDS: usize = 16;
-/// Depth words of a slice: 32 KiB of a right panel, which stay in L1 while left panels pass by it.
-pub(super) const SLICE_WORDS: usize = 256;
+/// Depth words of a slice, of all parts of a right panel: 32 KiB, which stay in L1 while left panels pass by it, or 96 KiB of split operands.
+/// Those are loaded half as often for a product and may come from L2, while sums pass through memory, too, to be added.
+pub(super) const fn slice_words(arithmetic: Arithmetic) -> usize {
+    match arithmetic {
+        Arithmetic::Split => 256 * SPLIT_PARTS,
+        _ => 256,
+    }
+}
 /// Columns of a tile register of results, and its rows.
 const TILE: usize = 16;
 
@@ -84,23 +92,24 @@ const WHOLE: Configuration = {
 /// # Safety
 ///
 /// [`is_available`] must have said so.
+#[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(strip: Strip<'_>) {
     // SAFETY: the caller says that the machine has the instructions; the operand is a valid configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
+    let is_split = strip.lhs.parts * strip.rhs.parts > 1;
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
         let rows = BLOCK.min(strip.rows - first_row);
-        let (lhs, rhs) = (strip.lhs, strip.rhs);
-        let parts = (0..lhs.parts).flat_map(|left| (0..rhs.parts).map(move |right| (left, right)));
-        let products = parts.map(|(left, right)| [lhs.part(i, left), rhs.part(0, right)]);
+        let operands = [strip.lhs.starting_at(i), strip.rhs];
         let out = &mut strip.out[first_row * strip.row_stride..];
-        if rows == BLOCK && strip.columns == BLOCK {
+        // Small products come first: what is there is added to the sum of all of them, or it would cost them their last bits.
+        if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
             // SAFETY: configured above.
-            unsafe { sum(out, strip.row_stride, products, strip.accumulate) };
+            unsafe { sum(out, strip.row_stride, operands, strip.accumulate) };
             continue;
         }
         let mut scratch = [0.0; BLOCK * BLOCK];
         // SAFETY: configured above.
-        unsafe { sum(&mut scratch, BLOCK, products, false) };
+        unsafe { sum(&mut scratch, BLOCK, operands, false) };
         for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
             let out = &mut out[row * strip.row_stride..][..strip.columns];
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -112,40 +121,82 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// One block of results: the sum of the products of panels, after what is there, to accumulate.
+/// One block of results: the product of the first panels of two operands, after what is there, to accumulate.
 ///
 /// # Safety
 ///
 /// The machine has AMX and the registers are configured whole.
-unsafe fn sum<'a>(
-    out: &mut [f32],
-    row_stride: usize,
-    products: impl Iterator<Item = [&'a [f32]; 2]>,
-    accumulate: bool,
-) {
+unsafe fn sum(out: &mut [f32], row_stride: usize, operands: [Slice<'_>; 2], accumulate: bool) {
+    let [lhs, rhs] = operands;
     assert!(out.len() >= (BLOCK - 1) * row_stride + BLOCK);
-    for (i, [lhs, rhs]) in products.enumerate() {
-        assert!(lhs.len() == rhs.len() && lhs.len().is_multiple_of(BLOCK * TILE_WORDS));
-        let out = out.as_mut_ptr();
-        // SAFETY: of machine and registers the caller says so; the assertions are the rest of what `block` asks.
-        unsafe { block(out, row_stride, lhs, rhs, accumulate || i > 0) };
+    assert!(lhs.len == rhs.len && lhs.len.is_multiple_of(BLOCK * TILE_WORDS));
+    for operand in operands {
+        assert!([1, SPLIT_PARTS].contains(&operand.parts));
+        assert!(operand.part(0, operand.parts - 1).len() == operand.len);
+    }
+    let out = out.as_mut_ptr();
+    // SAFETY: of machine and registers the caller says so; the assertions are the rest of what `block` asks.
+    unsafe {
+        match (lhs.parts, rhs.parts) {
+            (1, 1) => block::<false, false>(out, row_stride, operands, accumulate),
+            (_, 1) => block::<true, false>(out, row_stride, operands, accumulate),
+            (1, _) => block::<false, true>(out, row_stride, operands, accumulate),
+            _ => block::<true, true>(out, row_stride, operands, accumulate),
+        }
     }
 }
 
-/// One block of results over the whole depth of `lhs` and `rhs`, equally long panels. Tiles of `lhs` are loaded with the hint
-/// that they are not needed again soon, which leaves L1 to `rhs`. While products run, results of the block below are asked for, two
-/// rows in the time of a group, since no processor sees that far ahead; beyond the end that does nothing.
+/// Loads the rows of a part of the left panel, with the hint that they are not needed again soon, which leaves L1 to the right one.
+macro_rules! load_left {
+    () => {
+        "tileloaddt1 tmm4, [{lhs} + {line}]
+         tileloaddt1 tmm5, [{lhs} + {line} + 1024]"
+    };
+}
+
+/// Loads the columns of a part of the right panel.
+macro_rules! load_right {
+    () => {
+        "tileloadd tmm6, [{rhs} + 2 * {line}]
+         tileloadd tmm7, [{rhs} + 2 * {line} + 64]"
+    };
+}
+
+/// Adds the products of what is loaded.
+macro_rules! add_products {
+    () => {
+        "tdpbf16ps tmm0, tmm4, tmm6
+         tdpbf16ps tmm1, tmm4, tmm7
+         tdpbf16ps tmm2, tmm5, tmm6
+         tdpbf16ps tmm3, tmm5, tmm7"
+    };
+}
+
+/// One block of results over the whole depth of a left and a right panel, of which those that are `SPLIT_...` have parts. While products
+/// of first parts run, results of the block below are asked for, two rows in the time of a group, since no processor sees that far ahead;
+/// beyond the end that does nothing.
+///
+/// The small products of parts come first, all of a group of words together: what is loaded meets all that it is multiplied by. Five
+/// products take six loads of operands so; in turn, each over the whole depth, they would take ten, which L2 cannot give in time.
 ///
 /// # Safety
 ///
 /// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at
-/// [`BLOCK`] rows of as many values, `row_stride` apart, and the panels have whole groups of [`TILE_WORDS`].
-unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accumulate: bool) {
-    // SAFETY: the loop reads 2048 bytes of each panel per group of depth words; prefetches read nothing; the rest is what the
-    // caller says.
+/// [`BLOCK`] rows of as many values, `row_stride` apart, and the operands are equally long and have whole groups of [`TILE_WORDS`].
+unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
+    out: *mut f32,
+    row_stride: usize,
+    operands: [Slice<'_>; 2],
+    accumulate: bool,
+) {
+    let [lhs, rhs] = operands.map(|operand| operand.panels.as_ptr());
+    let [left_bytes, right_bytes] = operands.map(|operand| operand.part_stride * size_of::<f32>());
+    let last = if SPLIT_LEFT { SPLIT_PARTS - 1 } else { 0 };
+    // SAFETY: each loop reads 2048 bytes of a part of a panel per group of depth words; prefetches read nothing; the rest is what
+    // the caller says.
     unsafe {
         asm!(
-            "test {accumulate}, {accumulate}",
+            "test {count}, {count}",
             "jz 2f",
             "tileloadd tmm0, [{out} + {stride}]",
             "tileloadd tmm1, [{out} + {stride} + 64]",
@@ -159,13 +210,54 @@ unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accu
             "tilezero tmm3",
             "3:",
             "test {groups}, {groups}",
-            "jz 5f",
+            "jz 6f",
+            "mov {count}, {groups}",
+            ".if {split_left} + {split_right}",
             "4:",
-            "tileloadd tmm6, [{rhs} + {rhs_stride}]",
-            "tileloaddt1 tmm4, [{lhs} + {lhs_stride}]",
-            "tileloadd tmm7, [{rhs} + {rhs_stride} + 64]",
+            load_left!(),
+            // The last left part meets the first right one, the one before the first two, and the first the other two.
+            ".if {split_left}",
+            load_right!(),
+            add_products!(),
+            "sub {lhs}, {left}",
+            load_left!(),
+            add_products!(),
+            ".endif",
+            ".if {split_right}",
+            "add {rhs}, {right}",
+            load_right!(),
+            add_products!(),
+            ".if {split_left}",
+            "sub {lhs}, {left}",
+            load_left!(),
+            add_products!(),
+            ".endif",
+            "add {rhs}, {right}",
+            load_right!(),
+            add_products!(),
+            "sub {rhs}, {right}",
+            "sub {rhs}, {right}",
+            ".endif",
+            ".if {split_left}",
+            "add {lhs}, {left}",
+            ".if {split_right}",
+            "add {lhs}, {left}",
+            ".endif",
+            ".endif",
+            "add {lhs}, 2048",
+            "add {rhs}, 2048",
+            "dec {count}",
+            "jnz 4b",
+            "mov {lhs}, {first_lhs}",
+            "mov {rhs}, {first_rhs}",
+            "mov {count}, {groups}",
+            ".endif",
+            "5:",
+            "tileloadd tmm6, [{rhs} + 2 * {line}]",
+            "tileloaddt1 tmm4, [{lhs} + {line}]",
+            "tileloadd tmm7, [{rhs} + 2 * {line} + 64]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloaddt1 tmm5, [{lhs} + {lhs_stride} + 1024]",
+            "tileloaddt1 tmm5, [{lhs} + {line} + 1024]",
             "prefetcht0 [{next}]",
             "prefetcht0 [{next} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
@@ -176,23 +268,28 @@ unsafe fn block(out: *mut f32, row_stride: usize, lhs: &[f32], rhs: &[f32], accu
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {lhs}, 2048",
             "add {rhs}, 2048",
-            "dec {groups}",
-            "jnz 4b",
-            "5:",
+            "dec {count}",
+            "jnz 5b",
+            "6:",
             "tilestored [{out} + {stride}], tmm0",
             "tilestored [{out} + {stride} + 64], tmm1",
             "tilestored [{below} + {stride}], tmm2",
             "tilestored [{below} + {stride} + 64], tmm3",
-            accumulate = in(reg) usize::from(accumulate),
+            split_left = const SPLIT_LEFT as usize,
+            split_right = const SPLIT_RIGHT as usize,
+            count = inout(reg) usize::from(accumulate) => _,
             out = in(reg) out,
             below = in(reg) out.wrapping_add(TILE * row_stride),
             stride = in(reg) row_stride * size_of::<f32>(),
             next = inout(reg) out.wrapping_add(BLOCK * row_stride) => _,
-            lhs = inout(reg) lhs.as_ptr() => _,
-            lhs_stride = in(reg) 64_usize,
-            rhs = inout(reg) rhs.as_ptr() => _,
-            rhs_stride = in(reg) 128_usize,
-            groups = inout(reg) lhs.len() / (BLOCK * TILE_WORDS) => _,
+            lhs = inout(reg) lhs.wrapping_byte_add(last * left_bytes) => _,
+            first_lhs = in(reg) lhs,
+            left = in(reg) left_bytes,
+            rhs = inout(reg) rhs => _,
+            first_rhs = in(reg) rhs,
+            right = in(reg) right_bytes,
+            line = in(reg) 64_usize,
+            groups = in(reg) operands[0].len / (BLOCK * TILE_WORDS),
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),

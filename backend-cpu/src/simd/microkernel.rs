@@ -67,6 +67,13 @@ pub(crate) struct Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
+    /// From so many panels after its first one on.
+    #[inline(always)]
+    pub(super) fn starting_at(self, panel: usize) -> Self {
+        let panels = &self.panels[panel * self.panel_stride..];
+        Self { panels, ..self }
+    }
+
     /// The depth of a panel, of one of the operands whose sum it is.
     #[inline(always)]
     pub(super) fn part(&self, panel: usize, part: usize) -> &'a [f32] {
@@ -117,10 +124,14 @@ fn tiles<V, P, const ROWS: usize, const VECTORS: usize>(
             }
         }
         let mut sums = [[V::splat(isa, 0.0); VECTORS]; ROWS];
-        // Plain loops: a call between the products of two parts would pass all sums through memory.
-        for left in 0..strip.lhs.parts {
-            let (lhs, _) = strip.lhs.part(i, left).as_chunks::<ROWS>();
-            for right in 0..strip.rhs.parts {
+        // Small products first. Plain loops: a call between the products of two parts would pass all sums through memory.
+        for order in (0..strip.lhs.parts.max(strip.rhs.parts)).rev() {
+            for left in 0..strip.lhs.parts.min(order + 1) {
+                let right = order - left;
+                if right >= strip.rhs.parts {
+                    continue;
+                }
+                let (lhs, _) = strip.lhs.part(i, left).as_chunks::<ROWS>();
                 let operands = Operands {
                     lhs,
                     next_lhs_bytes: strip.lhs.panel_stride * size_of::<f32>(),

@@ -303,8 +303,8 @@ impl Simd {
 /// The matrix product's instruction-set side; [`gemm`](crate::gemm) is the side to call.
 impl Simd {
     /// The fastest arithmetic for a product of operands stored in these types: [`Bf16`](Arithmetic::Bf16) if both are
-    /// `bf16`, [`Split`](Arithmetic::Split) if one is, where this machine multiplies pairs so much faster than the same
-    /// numbers widened to `f32` that it pays; `f32` otherwise.
+    /// `bf16`, [`Split`](Arithmetic::Split) otherwise, where this machine multiplies pairs so much faster than `f32`
+    /// that one, three or six products take less time; `f32` elsewhere.
     ///
     /// Having the instruction does not say that. One `vdpbf16ps` does the work of two `f32` multiply-adds; by
     /// [`fma_peak`], Zen 4 issues it as often as one of those, but an Intel Xeon with AMX a quarter as often, so that
@@ -314,23 +314,24 @@ impl Simd {
         static PAIRS_TO_F32: [OnceLock<f64>; Level::ALL.len()] =
             [const { OnceLock::new() }; Level::ALL.len()];
         let arithmetic = self.pairs_for(lhs_is_bf16, rhs_is_bf16);
+        let bf16_operands = usize::from(lhs_is_bf16) + usize::from(rhs_is_bf16);
         if arithmetic == Arithmetic::F32 {
             return arithmetic;
         }
         let rate = PAIRS_TO_F32[self.level as usize].get_or_init(|| pairs_to_f32(self));
         // Known machines are far on either side: with this margin noise cannot turn the answer.
-        if rate / arithmetic.products() as f64 > 1.25 {
+        if rate / arithmetic.products(bf16_operands) as f64 > 1.25 {
             arithmetic
         } else {
             Arithmetic::F32
         }
     }
 
-    /// The arithmetic of pairs that these operands ask for, `f32` if the level or the operands have none.
+    /// The arithmetic of pairs that these operands ask for, `f32` if the level has none.
     pub(crate) fn pairs_for(self, lhs_is_bf16: bool, rhs_is_bf16: bool) -> Arithmetic {
-        match (lhs_is_bf16, rhs_is_bf16) {
-            (true, true) if self.supports(Arithmetic::Bf16) => Arithmetic::Bf16,
-            (true, false) | (false, true) if self.supports(Arithmetic::Split) => Arithmetic::Split,
+        match lhs_is_bf16 && rhs_is_bf16 {
+            true if self.supports(Arithmetic::Bf16) => Arithmetic::Bf16,
+            false if self.supports(Arithmetic::Split) => Arithmetic::Split,
             _ => Arithmetic::F32,
         }
     }
@@ -364,7 +365,7 @@ impl Simd {
                     (Level::Amx, Arithmetic::Bf16 | Arithmetic::Split) => [amx::TILE_WORDS, 1].map(|run| PanelFormat {
                         run,
                         depth_multiple: amx::TILE_WORDS,
-                        most_slice_words: amx::SLICE_WORDS,
+                        most_slice_words: amx::slice_words(arithmetic),
                         ..panels(amx::BLOCK)
                     }),
                     _ => [avx512::ROWS, avx512::VECTORS * 16].map(panels),

@@ -21,7 +21,7 @@ use half::bf16;
 use super::map::Element;
 use super::memory::{Cache, Line, prefetch};
 use super::vector::{Kernel, Vector};
-use super::word::{Pairs, Part, Single, TRANSPOSED, Widened, Word};
+use super::word::{Pairs, SPLIT_PARTS, Single, Split, TRANSPOSED, Widened, Word};
 
 /// Values of an operand as stored.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +89,9 @@ pub enum Arithmetic {
     F32,
     /// Words of two `bf16`: products of `bf16`, sums in `f32`. The instruction takes denormals as zero.
     Bf16,
-    /// One operand is `f32`, the other `bf16`: as [`Bf16`](Self::Bf16), with the `f32` operand as the sum of three `bf16`
-    /// ones. Products are exact but for parts below 2^-126, which are denormal, and an infinite `bf16` gives NaN.
+    /// As [`Bf16`](Self::Bf16), with each `f32` operand as the sum of three `bf16` ones, which it is to 2^-125. Beside a `bf16` operand the
+    /// three products are exact. Two `f32` operands take six: the three smallest, which are left out, are 2^-21 of a product at
+    /// most and about 2^-24 in the mean, as much as rounding it to `f32` may cost.
     Split,
 }
 
@@ -103,25 +104,28 @@ impl Arithmetic {
         }
     }
 
-    /// Products of operands in panels that make one of the operands themselves.
-    pub(crate) const fn products(self) -> usize {
-        match self {
-            Self::F32 | Self::Bf16 => 1,
-            Self::Split => SPLIT_PARTS,
+    /// Products of operands in panels that make one of operands of which so many are `bf16`.
+    pub(crate) const fn products(self, bf16_operands: usize) -> usize {
+        match (self, bf16_operands) {
+            (Self::Split, 1) => SPLIT_PARTS,
+            (Self::Split, 0) => SPLIT_PARTS * (SPLIT_PARTS + 1) / 2,
+            _ => 1,
         }
     }
 
-    /// Operands in panels whose sum stands for one of such values.
-    pub(crate) const fn parts(self, values: Values<'_>) -> usize {
-        match values {
-            Values::F32(_) => self.products(),
-            Values::Bf16(_) => 1,
+    /// Operands in panels whose sum stands for one that is `bf16` or not.
+    pub(crate) const fn parts(self, is_bf16: bool) -> usize {
+        match (self, is_bf16) {
+            (Self::Split, false) => SPLIT_PARTS,
+            _ => 1,
         }
+    }
+
+    /// Bytes of an element of an operand that is `bf16` or not, packed.
+    pub(crate) const fn packed_bytes(self, is_bf16: bool) -> usize {
+        self.parts(is_bf16) * size_of::<f32>() / self.depths_per_word()
     }
 }
-
-/// Eight bits each make the 24 of an `f32`.
-const SPLIT_PARTS: usize = 3;
 
 /// How one side of a product is laid out in panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,20 +198,16 @@ impl Kernel for Pack<'_> {
         } = self;
         match (values, format.arithmetic) {
             (Values::F32(values), Arithmetic::Split) => {
-                let (first, rest) = panels.split_at_mut(panels.len() / SPLIT_PARTS);
-                let (second, third) = rest.split_at_mut(rest.len() / 2);
-                View::<Part<0>>::new(values, extents).pack::<V>(isa, format, first);
-                View::<Part<1>>::new(values, extents).pack::<V>(isa, format, second);
-                View::<Part<2>>::new(values, extents).pack::<V>(isa, format, third);
+                View::<Split, _>::new(values, extents).pack::<V>(isa, format, panels);
             }
             (Values::F32(values), _) => {
-                View::<Single>::new(values, extents).pack::<V>(isa, format, panels);
+                View::<Single, _>::new(values, extents).pack::<V>(isa, format, panels);
             }
             (Values::Bf16(values), Arithmetic::F32) => {
-                View::<Widened>::new(values, extents).pack::<V>(isa, format, panels);
+                View::<Widened, _>::new(values, extents).pack::<V>(isa, format, panels);
             }
             (Values::Bf16(values), Arithmetic::Bf16 | Arithmetic::Split) => {
-                View::<Pairs>::new(values, extents).pack::<V>(isa, format, panels);
+                View::<Pairs, _>::new(values, extents).pack::<V>(isa, format, panels);
             }
         }
     }
@@ -215,15 +215,18 @@ impl Kernel for Pack<'_> {
 
 /// Depth words between the one that is copied and the one that is asked for.
 const WORDS_AHEAD: usize = 4;
+/// Words that are made at once: two vectors of them where vectors are short.
+const AT_ONCE: usize = 16;
+
 /// An operand whose elements become words in the manner of `W`.
-struct View<'a, W: Word> {
+struct View<'a, W: Word<PARTS>, const PARTS: usize> {
     values: &'a [W::Element],
     extents: Extents,
     fill: W::Element,
     zero: W::Element,
 }
 
-impl<'a, W: Word> View<'a, W> {
+impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
     fn new(values: &'a [W::Element], extents: Extents) -> Self {
         Self {
             values,
@@ -246,9 +249,9 @@ impl<'a, W: Word> View<'a, W> {
         }
     }
 
-    /// The word at `lane` and depth word `t`.
+    /// The word of each part at `lane` and depth word `t`.
     #[inline(always)]
-    fn word(&self, lane: usize, t: usize) -> u32 {
+    fn words(&self, lane: usize, t: usize) -> [u32; PARTS] {
         let first = self.element(lane, t * W::DEPTHS);
         let second = self.element(lane, t * W::DEPTHS + W::DEPTHS - 1);
         W::join(first, second)
@@ -258,20 +261,24 @@ impl<'a, W: Word> View<'a, W> {
     fn pack<V: Vector>(&self, isa: V::Isa, format: PanelFormat, panels: &mut [u32]) {
         let e = &self.extents;
         let panel_words = format.width * format.depth_words(e.depth);
-        if panel_words == 0 {
+        if panels.is_empty() {
             return;
         }
+        let mut rest = panels.chunks_exact_mut(panels.len() / PARTS);
+        let mut parts: [_; PARTS] = std::array::from_fn(|_| rest.next().expect("as many as parts"));
         // The stored part is moved in bulk; what of it and of the padding remains, word by word.
         let words = e.valid_depth / W::DEPTHS;
         let words = if e.lane_stride == 1 && format.run == 1 {
-            self.copy_lanes(words, panels, format, panel_words);
+            self.copy_lanes(words, &mut parts, format, panel_words);
             words
         } else if e.lane_stride == 1 || e.depth_stride == 1 {
             words / TRANSPOSED * TRANSPOSED
         } else {
             0
         };
-        for (i, panel) in panels.chunks_exact_mut(panel_words).enumerate() {
+        for i in 0..parts[0].len() / panel_words {
+            let panel =
+                &mut (parts.each_mut()).map(|part| &mut part[i * panel_words..][..panel_words]);
             let first = i * format.width;
             let lanes = format.width.min(e.valid_lanes.saturating_sub(first));
             let mut done = lanes;
@@ -292,13 +299,31 @@ impl<'a, W: Word> View<'a, W> {
             for t in whole_words..panel_words / format.width {
                 let done = if t < words { done } else { 0 };
                 for lane in done..format.width {
-                    panel[format.place(lane, t)] = match lane < logical {
-                        true => self.word(first + lane, t),
-                        false => 0,
+                    let words = match lane < logical {
+                        true => self.words(first + lane, t),
+                        false => [0; PARTS],
                     };
+                    for (panel, word) in panel.iter_mut().zip(words) {
+                        panel[format.place(lane, t)] = word;
+                    }
                 }
             }
         }
+    }
+
+    /// The words of some lanes, of each part, from their values at two consecutive depths.
+    #[inline(always)]
+    fn joined<const LANES: usize>(
+        low: &[W::Element; LANES],
+        high: &[W::Element; LANES],
+    ) -> [[u32; LANES]; PARTS] {
+        let mut words = [[0; LANES]; PARTS];
+        for (i, (&low, &high)) in low.iter().zip(high).enumerate() {
+            for (words, word) in words.iter_mut().zip(W::join(low, high)) {
+                words[i] = word;
+            }
+        }
+        words
     }
 
     /// The values of `lanes` at one depth, where they are contiguous.
@@ -323,7 +348,7 @@ impl<'a, W: Word> View<'a, W> {
     fn copy_lanes(
         &self,
         words: usize,
-        panels: &mut [u32],
+        parts: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
         panel_words: usize,
     ) {
@@ -342,17 +367,22 @@ impl<'a, W: Word> View<'a, W> {
                     prefetch(high, ahead_bytes + line, Cache::Level1);
                 }
             }
-            let parts = low.chunks(format.width).zip(high.chunks(format.width));
-            for (i, (low, high)) in parts.enumerate() {
-                let to = &mut panels[i * panel_words + t * format.width..][..low.len()];
-                let (to, to_rest) = to.as_chunks_mut::<16>();
-                let (low, low_rest) = low.as_chunks::<16>();
-                let (high, high_rest) = high.as_chunks::<16>();
-                for ((to, low), high) in to.iter_mut().zip(low).zip(high) {
-                    *to = std::array::from_fn(|i| W::join(low[i], high[i]));
+            let of_panels = low.chunks(format.width).zip(high.chunks(format.width));
+            for (i, (low, high)) in of_panels.enumerate() {
+                let start = i * panel_words + t * format.width;
+                let mut to = (parts.each_mut()).map(|part| &mut part[start..][..low.len()]);
+                let (low, low_rest) = low.as_chunks::<AT_ONCE>();
+                let (high, high_rest) = high.as_chunks::<AT_ONCE>();
+                for (i, (low, high)) in low.iter().zip(high).enumerate() {
+                    for (to, words) in to.iter_mut().zip(Self::joined(low, high)) {
+                        to[i * AT_ONCE..][..AT_ONCE].copy_from_slice(&words);
+                    }
                 }
-                for ((to, &low), &high) in to_rest.iter_mut().zip(low_rest).zip(high_rest) {
-                    *to = W::join(low, high);
+                let first = low.len() * AT_ONCE;
+                for (j, (&low, &high)) in low_rest.iter().zip(high_rest).enumerate() {
+                    for (to, word) in to.iter_mut().zip(W::join(low, high)) {
+                        to[first + j] = word;
+                    }
                 }
             }
         }
@@ -365,14 +395,17 @@ impl<'a, W: Word> View<'a, W> {
         &self,
         lanes: Range<usize>,
         words: usize,
-        panel: &mut [u32],
+        panel: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
     ) {
         for (lane, of_operand) in lanes.enumerate() {
             let depths = self.depths_of(of_operand, words);
             for t in (0..words).step_by(TRANSPOSED) {
-                let to = &mut panel[format.place(lane, t)..][..TRANSPOSED];
-                to.copy_from_slice(&W::eight(&depths[t * W::DEPTHS..]));
+                let place = format.place(lane, t);
+                let words = W::eight(&depths[t * W::DEPTHS..]);
+                for (panel, words) in panel.iter_mut().zip(words) {
+                    panel[place..][..TRANSPOSED].copy_from_slice(&words);
+                }
             }
         }
     }
@@ -385,7 +418,7 @@ impl<'a, W: Word> View<'a, W> {
         isa: V::Isa,
         lanes: Range<usize>,
         words: usize,
-        panel: &mut [u32],
+        panel: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
     ) {
         if lanes.is_empty() {
@@ -399,15 +432,20 @@ impl<'a, W: Word> View<'a, W> {
                 *high = self.lanes_at(&lanes, depth + W::DEPTHS - 1);
             }
             for lane in (0..lanes.len()).step_by(TRANSPOSED) {
-                let mut rows = [[0; TRANSPOSED]; TRANSPOSED];
-                for (row, [low, high]) in rows.iter_mut().zip(depths) {
-                    let low = &low[lane..][..TRANSPOSED];
-                    let high = &high[lane..][..TRANSPOSED];
-                    for ((word, &low), &high) in row.iter_mut().zip(low).zip(high) {
-                        *word = W::join(low, high);
+                let mut rows = [[[0; TRANSPOSED]; TRANSPOSED]; PARTS];
+                for (i, [low, high]) in depths.into_iter().enumerate() {
+                    let [low, high] = [low, high].map(|depth| {
+                        depth[lane..]
+                            .first_chunk::<TRANSPOSED>()
+                            .expect("eight lanes")
+                    });
+                    for (rows, row) in rows.iter_mut().zip(Self::joined(low, high)) {
+                        rows[i] = row;
                     }
                 }
-                V::transpose(isa, &rows, &mut panel[format.place(lane, t)..], format.run);
+                for (panel, rows) in panel.iter_mut().zip(&rows) {
+                    V::transpose(isa, rows, &mut panel[format.place(lane, t)..], format.run);
+                }
             }
         }
     }
@@ -420,7 +458,7 @@ impl<'a, W: Word> View<'a, W> {
         isa: V::Isa,
         lanes: Range<usize>,
         words: usize,
-        panel: &mut [u32],
+        panel: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
     ) {
         let width = format.width;
@@ -433,19 +471,23 @@ impl<'a, W: Word> View<'a, W> {
                 *depths = self.depths_of(lanes.start + lane + i, words);
             }
             for t in (0..words).step_by(TRANSPOSED) {
-                let mut rows = [[0; TRANSPOSED]; TRANSPOSED];
-                for (row, depths) in rows.iter_mut().zip(depths) {
-                    *row = W::eight(&depths[t * W::DEPTHS..]);
+                let mut rows = [[[0; TRANSPOSED]; TRANSPOSED]; PARTS];
+                for (i, depths) in depths.into_iter().enumerate() {
+                    for (rows, row) in rows.iter_mut().zip(W::eight(&depths[t * W::DEPTHS..])) {
+                        rows[i] = row;
+                    }
                 }
-                let to = &mut panel[t * width + lane..];
-                if count == TRANSPOSED {
-                    V::transpose(isa, &rows, to, width);
-                } else {
-                    let mut scratch = [0; TRANSPOSED * TRANSPOSED];
-                    V::transpose(isa, &rows, &mut scratch, TRANSPOSED);
-                    let columns = scratch.chunks_exact(TRANSPOSED);
-                    for (to, column) in to.chunks_mut(width).zip(columns) {
-                        to[..count].copy_from_slice(&column[..count]);
+                for (panel, rows) in panel.iter_mut().zip(&rows) {
+                    let to = &mut panel[t * width + lane..];
+                    if count == TRANSPOSED {
+                        V::transpose(isa, rows, to, width);
+                    } else {
+                        let mut scratch = [0; TRANSPOSED * TRANSPOSED];
+                        V::transpose(isa, rows, &mut scratch, TRANSPOSED);
+                        let columns = scratch.chunks_exact(TRANSPOSED);
+                        for (to, column) in to.chunks_mut(width).zip(columns) {
+                            to[..count].copy_from_slice(&column[..count]);
+                        }
                     }
                 }
             }

@@ -10,20 +10,23 @@ use super::map::Element;
 /// Rows and columns of the blocks of words that are transposed in registers.
 pub(super) const TRANSPOSED: usize = 8;
 
-/// How elements become words.
-pub(super) trait Word {
+/// How elements become words of each of the `PARTS` that add up to them.
+pub(super) trait Word<const PARTS: usize> {
     type Element: Element;
     /// Consecutive depths in a word.
     const DEPTHS: usize;
-    /// A word of two consecutive depths, of which the second counts only if `DEPTHS` is two.
-    fn join(first: Self::Element, second: Self::Element) -> u32;
-    /// The first eight words of a run along the depth.
+    /// The words of two consecutive depths, of which the second counts only if `DEPTHS` is two.
+    fn join(first: Self::Element, second: Self::Element) -> [u32; PARTS];
+    /// The first eight words of each part of a run along the depth.
     #[inline(always)]
-    fn eight(run: &[Self::Element]) -> [u32; TRANSPOSED] {
-        let mut words = [0; TRANSPOSED];
+    fn eight(run: &[Self::Element]) -> [[u32; TRANSPOSED]; PARTS] {
+        let mut words = [[0; TRANSPOSED]; PARTS];
         let run = run[..TRANSPOSED * Self::DEPTHS].chunks_exact(Self::DEPTHS);
-        for (word, depths) in words.iter_mut().zip(run) {
-            *word = Self::join(depths[0], depths[Self::DEPTHS - 1]);
+        for (i, depths) in run.enumerate() {
+            let parts = Self::join(depths[0], depths[Self::DEPTHS - 1]);
+            for (words, part) in words.iter_mut().zip(parts) {
+                words[i] = part;
+            }
         }
         words
     }
@@ -32,87 +35,111 @@ pub(super) trait Word {
 /// An `f32` is a word.
 pub(super) struct Single;
 
-impl Word for Single {
+impl Word<1> for Single {
     type Element = f32;
     const DEPTHS: usize = 1;
 
     #[inline(always)]
-    fn join(first: f32, _: f32) -> u32 {
-        first.to_bits()
+    fn join(first: f32, _: f32) -> [u32; 1] {
+        [first.to_bits()]
     }
 }
 
 /// A `bf16` is the high half of an `f32` word.
 pub(super) struct Widened;
 
-impl Word for Widened {
+impl Word<1> for Widened {
     type Element = bf16;
     const DEPTHS: usize = 1;
 
     #[inline(always)]
-    fn join(first: bf16, _: bf16) -> u32 {
-        u32::from(first.to_bits()) << 16
+    fn join(first: bf16, _: bf16) -> [u32; 1] {
+        [u32::from(first.to_bits()) << 16]
     }
 }
 
-/// One of the three `bf16` that add up to an `f32`; two of them share a word.
+/// Eight bits each make the 24 of an `f32`.
+pub(super) const SPLIT_PARTS: usize = 3;
+
+/// The three `bf16` that add up to an `f32`; those of two depths share a word.
 ///
 /// Each is what the earlier ones leave, cut off after eight bits. Cut off rather than rounded: what is left has the same
 /// sign, so that no part overflows where the number does not.
-pub(super) struct Part<const INDEX: usize>;
+///
+/// Infinity times a number has to be what it is without parts, but times a part that is 0 it would be NaN. So a part is 0 only
+/// of 0: one that would be, or that products take for it, is 2^-126 with the sign of the number. The parts of infinity are infinite.
+pub(super) struct Split;
 
-impl<const INDEX: usize> Part<INDEX> {
+impl Split {
     #[inline(always)]
-    fn of(x: f32) -> u32 {
+    fn parts(x: f32) -> [u32; SPLIT_PARTS] {
         const HIGH_HALF: u32 = 0xffff_0000;
+        const SIGN: u32 = 0x8000_0000;
         const INFINITY: u32 = 0x7f80_0000;
+        const LEAST_NORMAL: u32 = 0x0080_0000;
         const QUIET: u32 = 0x0040_0000;
-        let high = x.to_bits() & HIGH_HALF;
+        let bits = x.to_bits();
+        let [sign, magnitude, high] = [bits & SIGN, bits & !SIGN, bits & HIGH_HALF];
         let left = x - f32::from_bits(high);
         let next = left.to_bits() & HIGH_HALF;
-        let part = match INDEX {
-            // The bits of a NaN that remain may be those of infinity: a quiet bit keeps it.
-            0 => high | if x.is_nan() { QUIET } else { 0 },
-            1 => next,
-            _ => (left - f32::from_bits(next)).to_bits(),
+        let last = (left - f32::from_bits(next)).to_bits();
+        let not_zero = |part: u32| match part & !SIGN < LEAST_NORMAL {
+            true => sign | LEAST_NORMAL,
+            false => part,
         };
-        // Infinity less itself would be NaN.
-        let is_finite = x.to_bits() & INFINITY != INFINITY;
-        if INDEX == 0 || is_finite {
-            part >> 16
-        } else {
-            0
+        let [next, last] = match magnitude < INFINITY {
+            true => [next, last].map(not_zero),
+            false => [high; 2],
+        };
+        // The bits of a NaN that remain may be those of infinity: a quiet bit keeps it.
+        let first = if x.is_nan() { high | QUIET } else { high };
+        match magnitude < LEAST_NORMAL {
+            true => [0; SPLIT_PARTS],
+            false => [first, next, last],
         }
     }
 }
 
-impl<const INDEX: usize> Word for Part<INDEX> {
+impl Word<SPLIT_PARTS> for Split {
     type Element = f32;
     const DEPTHS: usize = 2;
 
     #[inline(always)]
-    fn join(first: f32, second: f32) -> u32 {
-        Self::of(first) | Self::of(second) << 16
+    fn join(first: f32, second: f32) -> [u32; SPLIT_PARTS] {
+        let [first, second] = [first, second].map(Self::parts);
+        std::array::from_fn(|part| first[part] >> 16 | second[part] & 0xffff_0000)
+    }
+
+    #[inline(always)]
+    fn eight(run: &[f32]) -> [[u32; TRANSPOSED]; SPLIT_PARTS] {
+        // High halves one after the other are words already, and vectors are narrowed faster than neighbours are joined.
+        let mut halves = [[0_u16; 2 * TRANSPOSED]; SPLIT_PARTS];
+        for (i, &x) in run[..2 * TRANSPOSED].iter().enumerate() {
+            for (halves, part) in halves.iter_mut().zip(Self::parts(x)) {
+                halves[i] = (part >> 16) as u16;
+            }
+        }
+        halves.map(|halves| bytemuck::cast::<_, [u32; TRANSPOSED]>(halves).map(u32::from_le))
     }
 }
 
 /// Two `bf16` share a word.
 pub(super) struct Pairs;
 
-impl Word for Pairs {
+impl Word<1> for Pairs {
     type Element = bf16;
     const DEPTHS: usize = 2;
 
     #[inline(always)]
-    fn join(first: bf16, second: bf16) -> u32 {
-        u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16
+    fn join(first: bf16, second: bf16) -> [u32; 1] {
+        [u32::from(first.to_bits()) | u32::from(second.to_bits()) << 16]
     }
 
     #[inline(always)]
-    fn eight(run: &[bf16]) -> [u32; TRANSPOSED] {
+    fn eight(run: &[bf16]) -> [[u32; TRANSPOSED]; 1] {
         // As bytes in memory a pair already is a little-endian word.
         let words: [u32; TRANSPOSED] =
             bytemuck::cast(*run.first_chunk::<16>().expect("eight words"));
-        words.map(u32::from_le)
+        [words.map(u32::from_le)]
     }
 }

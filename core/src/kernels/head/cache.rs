@@ -15,8 +15,10 @@ pub struct Cache {
     pub row_multiple: usize,
     /// Columns that the microkernel handles at once.
     pub column_multiple: usize,
-    /// Bytes of packed rows of `x` a thread may hold; a block of `w` may take twice as much.
-    pub panel_bytes: usize,
+    /// Bytes of an f32 element of a packed operand, at most; one of bf16 may be widened to four.
+    pub packed_f32_bytes: usize,
+    /// Elements of packed rows of `x` a thread may hold; a block of `w` may have twice as many.
+    pub panel_elements: usize,
     /// Bytes of delta a streaming backward may hold.
     pub chunk_bytes: usize,
     /// Bytes that a thread may hold for both passes in one: the logits that it stores, and its blocks.
@@ -35,7 +37,8 @@ const FEW_ROWS_BACKWARD: usize = 128;
 /// then beside packing all of `w`. Two threads of a Xeon, 256 tokens in bf16: 0.84 of the speed with twice as much `H`, 1.0 with
 /// eight times, 1.19 with sixteen times.
 const HIDDEN_PER_ROW: usize = 8;
-/// Columns of a block of the backward pass on a CPU, at most: the depth of `dx`, whose sums pass through memory once per block of them.
+/// Columns of a block of the backward pass on a CPU, at most, if an element of a packed operand takes four bytes: the depth of `dx`,
+/// whose sums pass through memory once per block of them.
 const BACKWARD_COLUMNS: usize = 512;
 /// Rows of such a block, at most, unless of more a block of delta is half of the cache.
 const BACKWARD_ROWS: usize = 512;
@@ -44,6 +47,19 @@ const BACKWARD_ROWS: usize = 512;
 const ROW_BYTES: usize = 1024;
 /// Rows of logits that are reduced at once on a CPU.
 const ROWS_PER_SUB_TILE: usize = 256;
+
+/// Bytes of an element that is as large as `f32`.
+const WORD_BYTES: usize = DType::F32.size_bytes();
+
+impl Cache {
+    /// Bytes of an element of a packed operand, at most.
+    pub(super) fn packed_bytes(&self, dtype: DType) -> usize {
+        match dtype {
+            DType::F32 => self.packed_f32_bytes,
+            _ => WORD_BYTES,
+        }
+    }
+}
 
 impl Schedule {
     /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
@@ -55,8 +71,8 @@ impl Schedule {
             let parts = size.div_ceil(at_most.max(1));
             size.div_ceil(parts).next_multiple_of(multiple)
         };
-        // Packed operands may be widened to 4 bytes.
-        let words = |bytes: usize| bytes / 4;
+        let packed_bytes = cache.packed_bytes(head.dtype);
+        let elements = |bytes: usize| bytes / packed_bytes;
         let h = head.hidden;
         let rows_of_thread = head.tokens.div_ceil(cache.threads);
         let share_if = |pays: bool| match cache.threads > 1 && pays {
@@ -71,21 +87,21 @@ impl Schedule {
             Split::Columns => head.tokens,
         };
         let block = |rows: usize, most_rows: usize, most_columns: usize| {
-            let most_rows = most_rows.min(words(cache.panel_bytes) / h);
+            let most_rows = most_rows.min(cache.panel_elements / h);
             let b = even(rows, most_rows, cache.row_multiple);
             let most_columns = most_columns / cache.column_multiple * cache.column_multiple;
             let most_columns = most_columns.max(cache.column_multiple);
             let v = even(head.vocab, most_columns, cache.column_multiple);
             Blocks { b, h, v }
         };
-        let in_cache = |b: usize| words(cache.bytes / 2) / b.max(h);
+        let in_cache = |b: usize| elements(cache.bytes / 2) / b.max(h);
         let page_worth = ROW_BYTES / head.dtype.size_bytes();
-        let page_worth = page_worth.min(words(2 * cache.panel_bytes) / h);
+        let page_worth = page_worth.min(2 * cache.panel_elements / h);
         let most_columns = in_cache(rows(split).min(MOST_ROWS)).max(page_worth);
         let forward = block(rows(split), MOST_ROWS, most_columns);
         let most_columns = in_cache(h)
-            .max(words(cache.panel_bytes) / h)
-            .min(BACKWARD_COLUMNS);
+            .max(cache.panel_elements / h)
+            .min(elements(BACKWARD_COLUMNS * WORD_BYTES));
         let delta_row_bytes = BACKWARD_COLUMNS * head.delta_dtype().size_bytes();
         let most_rows = (cache.bytes / 2 / delta_row_bytes).clamp(BACKWARD_ROWS, MOST_ROWS);
         let backward = block(rows(backward_split), most_rows, most_columns);
@@ -130,7 +146,8 @@ impl Cache {
             threads,
             row_multiple: 32,
             column_multiple: 96,
-            panel_bytes: 4 << 20,
+            packed_f32_bytes: 4,
+            panel_elements: 1 << 20,
             chunk_bytes: threads * (8 << 20),
             stored_bytes: 48 << 20,
             operations_per_byte: 32,
@@ -155,7 +172,7 @@ mod tests {
                     long,
                     "{hidden}: {v}"
                 );
-                assert!(v * hidden * 4 <= 2 * cache.panel_bytes, "{hidden}: {v}");
+                assert!(v * hidden <= 2 * cache.panel_elements, "{hidden}: {v}");
             }
         }
     }

@@ -173,9 +173,10 @@ impl Stored {
         let v = v.max(cache.column_multiple);
         // A row takes its logits, and its part of a packed block of x and of one of logits; besides there is a block of w
         // or dw.
-        let words = cache.stored_bytes / DType::F32.size_bytes();
-        let row_words = head.vocab.next_multiple_of(v) + h + v;
-        let most_rows = words.saturating_sub(h * v) / row_words;
+        let packed_bytes = cache.packed_bytes(DType::F32);
+        let row_bytes =
+            head.vocab.next_multiple_of(v) * DType::F32.size_bytes() + (h + v) * packed_bytes;
+        let most_rows = cache.stored_bytes.saturating_sub(h * v * packed_bytes) / row_bytes;
         let whole = if most_rows < b { cache.row_multiple } else { b };
         let most_rows = most_rows / whole * whole;
         if most_rows == 0 {
