@@ -215,6 +215,8 @@ impl Kernel for Pack<'_> {
 
 /// Depth words between the one that is copied and the one that is asked for.
 const WORDS_AHEAD: usize = 4;
+/// Lanes between the one that is copied and the one that is asked for, where depths are contiguous: those that are copied at once.
+const LANES_AHEAD: usize = TRANSPOSED;
 /// Words that are made at once: two vectors of them where vectors are short.
 const AT_ONCE: usize = 16;
 
@@ -388,6 +390,13 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
     }
 
+    /// Asks for the depths from word `t` on of a lane a few after the one with these. Lanes are short, and lie apart.
+    #[inline(always)]
+    fn ask_ahead(&self, depths: &[W::Element], t: usize) {
+        let elements = LANES_AHEAD * self.extents.lane_stride + t * W::DEPTHS;
+        prefetch(depths, elements * size_of::<W::Element>(), Cache::Level1);
+    }
+
     /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from a
     /// source whose depths are contiguous.
     #[inline(always)]
@@ -401,6 +410,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         for (lane, of_operand) in lanes.enumerate() {
             let depths = self.depths_of(of_operand, words);
             for t in (0..words).step_by(TRANSPOSED) {
+                self.ask_ahead(depths, t);
                 let place = format.place(lane, t);
                 let words = W::eight(&depths[t * W::DEPTHS..]);
                 for (panel, words) in panel.iter_mut().zip(words) {
@@ -473,6 +483,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             for t in (0..words).step_by(TRANSPOSED) {
                 let mut rows = [[[0; TRANSPOSED]; TRANSPOSED]; PARTS];
                 for (i, depths) in depths.into_iter().enumerate() {
+                    self.ask_ahead(depths, t);
                     for (rows, row) in rows.iter_mut().zip(W::eight(&depths[t * W::DEPTHS..])) {
                         rows[i] = row;
                     }
