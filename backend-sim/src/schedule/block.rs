@@ -257,6 +257,8 @@ impl<'a> Block<'a> {
                 let eup = self
                     .timeline
                     .take(Unit::Eup, span.start + 1.0, n * cost.eup);
+                let held = n * cost.eup * self.machine.held_products();
+                self.timeline.hold(Unit::Mxu, eup.start, held);
                 span.end = span.end.max(eup.end);
                 let first = (eup.start + self.machine.eup_latency)
                     .max(eup.end + self.machine.eup_latency - n * cost.eup);

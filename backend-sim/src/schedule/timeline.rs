@@ -37,6 +37,8 @@ struct Row {
     buckets: Vec<Bucket>,
     /// Slots taken in all.
     taken: f64,
+    /// Those of them that nothing is done in.
+    held: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +133,7 @@ impl Timeline {
             row.capacity = row.rate * BUCKET;
             row.buckets.clear();
             row.taken = 0.0;
+            row.held = 0.0;
         }
         self.width = BUCKET;
         self.per_cycle = 1.0 / BUCKET;
@@ -175,6 +178,14 @@ impl Timeline {
         Span { start, end }
     }
 
+    /// Keeps others from as many slots, without a use for them: the block does not last for them.
+    pub(crate) fn hold(&mut self, unit: Unit, ready: f64, slots: f64) {
+        let end = self.end;
+        self.take(unit, ready, slots);
+        self.end = end;
+        self.rows[unit as usize].held += slots.max(0.0);
+    }
+
     /// Coarsens time until [`BUCKETS`] hold what will have been taken.
     fn make_room(&mut self, unit: Unit, ready: f64, slots: f64) {
         let row = &self.rows[unit as usize];
@@ -192,8 +203,28 @@ impl Timeline {
         self.end
     }
 
-    /// Slots taken of a unit.
+    /// Slots taken of a unit, but for those that are only held.
     pub(crate) fn taken(&self, unit: Unit) -> f64 {
-        self.rows[unit as usize].taken
+        let row = &self.rows[unit as usize];
+        row.taken - row.held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilecast_core::target::Target;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_keeps_others_out_and_counts_for_nothing() {
+        let machine = Machine::new(Target::by_name("v4").unwrap());
+        let mut timeline = Timeline::new(&machine);
+        let units = machine.slots_per_cycle[Unit::Mxu as usize];
+        timeline.hold(Unit::Mxu, 0.0, 8.0 * units);
+        assert_eq!((timeline.end(), timeline.taken(Unit::Mxu)), (0.0, 0.0));
+        let span = timeline.take(Unit::Mxu, 0.0, 4.0 * units);
+        assert_eq!((span.start, span.end), (8.0, 12.0));
+        assert_eq!(timeline.taken(Unit::Mxu), 4.0 * units);
     }
 }

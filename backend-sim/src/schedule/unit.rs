@@ -396,6 +396,16 @@ impl Machine {
         18.0
     }
 
+    /// Cycles of one matrix unit that each register of a transcendental operation keeps from products. With 32 registers, and one load a
+    /// cycle, a v4 makes products at 0.3 to 0.7 of their rate while a softmax runs, though each of its units has slots left (listings of
+    /// `linear_ce_forward` and `linear_ce_delta`). Fitted to `fit.csv`: 1.5 cycles of all units.
+    pub fn held_products(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 1.5 * self.slots_per_cycle[Unit::Mxu as usize],
+            _ => 0.0,
+        }
+    }
+
     /// Most copies that a branch starts and is predicated for all that, instead of jumped over: 8 are and 16 are not (listings of paged
     /// attention); on v4 16 are as well.
     pub fn most_predicated(&self) -> usize {
@@ -408,6 +418,12 @@ impl Machine {
     /// Whether f32 weights of a single pass are packed before they are pushed.
     pub fn packs_weights(&self) -> bool {
         matches!(self.target.generation, Generation::V4 | Generation::V7x)
+    }
+
+    /// Whether that takes the vector unit as weights are loaded, before the rows do. On v7x, where it is so as well, kernels of many sub-tiles
+    /// would not be within their bound of those of few (`parts.rs`).
+    pub fn packs_as_loaded(&self) -> bool {
+        self.target.generation == Generation::V4
     }
 
     /// Transpositions for each packed register of this many side by side: two columns of registers go

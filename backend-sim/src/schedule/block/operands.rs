@@ -18,7 +18,12 @@ impl Block<'_> {
         let bf16 = lhs.bits == 16;
         let exact = p.passes > 1.0;
         let mut lhs = lhs.clone();
-        let mut rhs = Operand::new(rhs, !p.transpose_rhs);
+        // Two f32 registers are packed into one.
+        let weights = match self.packs(rhs, p) && self.machine.packs_as_loaded() {
+            true => PACK,
+            false => split(exact),
+        };
+        let mut rhs = Operand::new(rhs, !p.transpose_rhs, weights);
         let dim = self.machine.target.mxu_dim.value;
         let block = match p.transpose_rhs {
             true => dim / (8 * 32 / rhs.value.bits as usize),
@@ -38,7 +43,7 @@ impl Block<'_> {
                 _ => 1.0,
             };
             for k in 0..GROUPS {
-                self.fetch(&mut rhs, k, [0, first], exact);
+                self.fetch(&mut rhs, k, [0, first]);
             }
             if !bf16 && !exact {
                 let pack = Cost::valu(self.machine.packed_rows());
@@ -49,35 +54,41 @@ impl Block<'_> {
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
         }
         // Along the contraction, both at once, for the first columns of the result; then the others.
-        let mut lhs = Operand::new(&lhs, false);
+        let mut lhs = Operand::new(&lhs, false, split(exact));
         for k in 0..GROUPS {
-            self.fetch(&mut rhs, k, [0, first], exact);
-            self.fetch(&mut lhs, k, [0, usize::MAX], exact);
+            self.fetch(&mut rhs, k, [0, first]);
+            self.fetch(&mut lhs, k, [0, usize::MAX]);
         }
         for k in 0..GROUPS {
-            self.fetch(&mut rhs, k, [first, usize::MAX], exact);
+            self.fetch(&mut rhs, k, [first, usize::MAX]);
         }
         for operand in [&mut lhs, &mut rhs] {
-            if exact {
+            if operand.valu > 0.0 {
                 operand.value.loads = None;
-                operand.value.ready = std::mem::take(&mut operand.split);
+                operand.value.ready = std::mem::take(&mut operand.made);
                 self.hold_part(&mut operand.value, self.machine.temporaries);
             }
         }
         (lhs.value, rhs.value)
     }
 
+    /// Whether weights are packed before they are pushed.
+    pub(super) fn packs(&self, rhs: &Vector, p: &Product) -> bool {
+        rhs.bits == 32 && p.passes == 1.0 && self.machine.packs_weights()
+    }
+
     /// Loads step `k` of an operand along the contraction, in part of its other dimension, and
-    /// splits it for an exact product.
-    fn fetch(&mut self, operand: &mut Operand, k: usize, [from, to]: [usize; 2], exact: bool) {
-        if operand.value.loads.is_none() && !exact {
-            return;
-        }
+    /// splits or packs it.
+    fn fetch(&mut self, operand: &mut Operand, k: usize, [from, to]: [usize; 2]) {
         let Operand {
             value,
             contracts_rows,
-            split,
+            valu,
+            made,
         } = operand;
+        if value.loads.is_none() && *valu == 0.0 {
+            return;
+        }
         let along = if *contracts_rows {
             value.rows
         } else {
@@ -104,11 +115,11 @@ impl Block<'_> {
                     columns: value.columns.size(c),
                 };
                 let ready = self.ready(value, group.row_range(), group.column_range());
-                if exact && split[index] == 0.0 {
-                    let valu = group.registers() * SPLIT;
-                    let span = self.timeline.take(Unit::Valu, ready, valu);
+                if *valu > 0.0 && made[index] == 0.0 {
+                    let work = group.registers() * *valu;
+                    let span = self.timeline.take(Unit::Valu, ready, work);
                     self.used(value, group.row_range(), group.column_range(), span);
-                    split[index] = span.end + self.machine.valu_latency;
+                    made[index] = span.end + self.machine.valu_latency;
                 }
             }
         }
@@ -118,22 +129,33 @@ impl Block<'_> {
 /// Vector operations that split an f32 register into the parts of an exact product.
 const SPLIT: f64 = 5.5;
 
+/// The same for products of one pass, which have none.
+fn split(exact: bool) -> f64 {
+    if exact { SPLIT } else { 0.0 }
+}
+
+/// Vector operations for an f32 register that is packed with another to one of bf16.
+const PACK: f64 = 0.5;
+
 /// An operand on its way to the matrix units.
 struct Operand {
     value: Vector,
     /// Whether its rows are contracted.
     contracts_rows: bool,
-    /// When the parts of each group are there; 0 as long as they are not made.
-    split: Vec<f64>,
+    /// Vector operations for each register that make of it what the matrix units take.
+    valu: f64,
+    /// When what is made of each group is there; 0 as long as it is not made.
+    made: Vec<f64>,
 }
 
 impl Operand {
-    fn new(value: &Vector, contracts_rows: bool) -> Self {
+    fn new(value: &Vector, contracts_rows: bool, valu: f64) -> Self {
         let groups = value.rows.groups() * value.columns.groups();
         Self {
             value: value.clone(),
             contracts_rows,
-            split: vec![0.0; groups],
+            valu,
+            made: vec![0.0; groups],
         }
     }
 }

@@ -56,7 +56,7 @@ impl Block<'_> {
         let half = dim > 128 && p.k <= 128 && p.n <= 128;
         let rows_per_op = if half { 2 * rows_per_op } else { rows_per_op };
         let stream = p.m.div_ceil(rows_per_op) as f64 * hold;
-        let packs = rhs.bits == 32 && p.passes == 1.0 && machine.packs_weights();
+        let packs = self.packs(rhs, p);
         let (push_rows, push) = match rhs.bits == 16 || packs {
             true => (16, target.matpush_bf16_cycles.value as f64),
             false => (8, target.matpush_f32_cycles.value as f64),
@@ -99,7 +99,10 @@ impl Block<'_> {
         };
         let weight_registers = rhs.registers() as f64;
         // Two f32 registers are packed into one.
-        let packed_weights = if packs { 0.5 * weight_registers } else { 0.0 };
+        let packed_weights = match packs && !machine.packs_as_loaded() {
+            true => 0.5 * weight_registers,
+            false => 0.0,
+        };
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
         let reloaded =
             match p.passes > 1.0 && machine.new_units() && !p.transpose_lhs && !p.transpose_rhs {
