@@ -12,7 +12,7 @@ use tilecast_core::target::Target;
 
 use crate::memory::room_bytes;
 use crate::op::{Request, SimError};
-use crate::plan::BackwardPlan;
+use crate::plan::{BackwardPlan, ForwardPlan};
 use crate::problem::{OnHead, schedule};
 use crate::tune::{self, Row, Space};
 use crate::verdict::Verdict;
@@ -42,7 +42,7 @@ fn for_exact_products(space: &Space, target: &Target) -> Space {
     let unit = target.mxu_dim.value;
     let most = EXACT_PRODUCT_CYCLES * target.mxu_macs_per_cycle.value as usize;
     // A backward pass has at least twice the products.
-    let forward = suitable(space.forward.clone(), |blocks| *blocks, unit, most);
+    let forward = suitable(space.forward.clone(), |plan| plan.blocks, unit, most);
     let backward = suitable(space.backward.clone(), |plan| plan.blocks, unit, most / 2);
     Space { forward, backward }
 }
@@ -99,8 +99,8 @@ pub fn choose<P: OnHead, E: From<SimError>>(
         row = within(&planned)?;
     }
     let (request, _) = planned;
-    let forward = row.forward.or(row.backward.map(|plan| plan.blocks));
-    let one_chunk = |blocks: Blocks| BackwardPlan::in_blocks(blocks, Some(blocks.v));
+    let forward = (row.forward).or(row.backward.map(|plan| plan.blocks.into()));
+    let one_chunk = |plan: ForwardPlan| BackwardPlan::in_blocks(plan.blocks, Some(plan.blocks.v));
     let backward = row.backward.or(row.forward.map(one_chunk));
     let (Some(forward), Some(backward)) = (forward, backward) else {
         return Err(E::from(SimError::NothingToTry));

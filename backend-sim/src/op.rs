@@ -24,7 +24,7 @@ use self::floor::array_bytes;
 use crate::kernel::{self, Bounds, KernelError, KernelReport};
 use crate::memory::room_bytes;
 use crate::pipeline::devices_per_chip;
-use crate::plan::BackwardPlan;
+use crate::plan::{BackwardPlan, ForwardPlan};
 use crate::problem::{Problem, Setting, Unfused};
 use crate::reuse::Known;
 use crate::schedule::Machine;
@@ -323,12 +323,16 @@ impl<P: Problem> Request<P> {
         self.chips
     }
 
-    /// The forward pass in the given blocks.
+    /// The forward pass, cut as `plan` says, or in these blocks.
     ///
     /// # Errors
     /// Blocks that no target could take.
-    pub fn forward(&self, blocks: P::Blocks) -> Result<PassReport<P::Kernel>, SimError> {
-        self.judge(self.forward_program(blocks)?, &mut self.nothing_known())
+    pub fn forward(
+        &self,
+        plan: impl Into<ForwardPlan<P::Blocks>>,
+    ) -> Result<PassReport<P::Kernel>, SimError> {
+        let program = self.forward_program(plan.into())?;
+        self.judge(program, &mut self.nothing_known())
     }
 
     /// The backward pass, cut as `plan` says.
@@ -344,9 +348,9 @@ impl<P: Problem> Request<P> {
 
     pub(crate) fn forward_program(
         &self,
-        blocks: P::Blocks,
+        plan: ForwardPlan<P::Blocks>,
     ) -> Result<Program<P::Kernel>, SimError> {
-        (self.device_problem).forward(blocks, self.setting())
+        (self.device_problem).forward(plan, self.setting())
     }
 
     pub(crate) fn backward_program(

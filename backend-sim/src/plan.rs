@@ -9,6 +9,26 @@ use tilecast_core::target::{Generation, Target};
 use crate::memory::room_bytes;
 use crate::problem::{PassBlocks, Setting};
 
+/// How a forward pass is cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ForwardPlan<B = Blocks> {
+    /// Block sizes.
+    pub blocks: B,
+    /// Whether `x` is rounded to bf16 once, before the kernel; see `Schedule::rounds_x`. That is a pass over `x` and half of its memory, for
+    /// larger blocks, and half of the copies where a step has a part of the rows that others have too.
+    pub rounds_x: bool,
+}
+
+impl<B> From<B> for ForwardPlan<B> {
+    /// With `x` as it is.
+    fn from(blocks: B) -> Self {
+        Self {
+            blocks,
+            rounds_x: false,
+        }
+    }
+}
+
 /// How a backward pass is cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BackwardPlan<B = Blocks> {

@@ -18,7 +18,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
-use crate::plan::{BackwardPlan, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer};
+use crate::plan::{BackwardPlan, ForwardPlan, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer};
 use crate::tune::plans;
 
 /// What passes are cut up for.
@@ -65,7 +65,7 @@ pub trait Problem: Copy + Debug {
     /// Blocks that no target could take.
     fn forward(
         &self,
-        blocks: Self::Blocks,
+        plan: ForwardPlan<Self::Blocks>,
         setting: Setting,
     ) -> Result<Program<Self::Kernel>, SimError>;
 
@@ -81,6 +81,13 @@ pub trait Problem: Copy + Debug {
 
     /// Block sizes worth trying.
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks>;
+
+    /// The forward plans of given blocks.
+    fn forward_plans(
+        &self,
+        blocks: Self::Blocks,
+        setting: Setting,
+    ) -> Vec<ForwardPlan<Self::Blocks>>;
 
     /// The backward plans of given blocks, of the given strategies where there are several.
     fn plans(
@@ -326,11 +333,11 @@ impl<P: OnHead> Problem for P {
 
     fn forward(
         &self,
-        blocks: Self::Blocks,
+        plan: ForwardPlan,
         setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
-        let plan = BackwardPlan::in_blocks(blocks, None);
-        let schedule = schedule(self, [true, false], blocks, plan, setting)?;
+        let backward = BackwardPlan::in_blocks(plan.blocks, None);
+        let schedule = schedule(self, [true, false], plan, backward, setting)?;
         self.program(Passes::Forward, &schedule)
     }
 
@@ -339,12 +346,24 @@ impl<P: OnHead> Problem for P {
         plan: BackwardPlan,
         setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
-        let schedule = schedule(self, [false, true], plan.blocks, plan, setting)?;
+        let schedule = schedule(self, [false, true], plan.blocks.into(), plan, setting)?;
         self.program(Passes::Backward, &schedule)
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
         head::candidates(self.head(), target)
+    }
+
+    fn forward_plans(&self, blocks: Self::Blocks, setting: Setting) -> Vec<ForwardPlan> {
+        let plan = ForwardPlan::from(blocks);
+        let can_round = self.head().dtype() == DType::F32
+            && setting.products == F32Products::Rounded
+            && setting.structure == Structure::Overlapped;
+        let rounding = can_round.then_some(ForwardPlan {
+            rounds_x: true,
+            ..plan
+        });
+        [plan].into_iter().chain(rounding).collect()
     }
 
     fn plans(&self, blocks: Self::Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
@@ -378,7 +397,7 @@ impl<P: OnHead> Problem for P {
 pub(crate) fn schedule(
     problem: &impl OnHead,
     wanted: [bool; 2],
-    forward: Blocks,
+    forward: ForwardPlan,
     backward: BackwardPlan,
     setting: Setting,
 ) -> Result<Schedule, SimError> {
@@ -391,7 +410,7 @@ pub(crate) fn schedule(
     let [dx, dw] =
         (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
     let mut schedule = Schedule {
-        forward,
+        forward: forward.blocks,
         chunk_columns: backward.chunk_columns.unwrap_or(backward.blocks.v),
         cores: target.cores_per_device(),
         rows_per_sub_tile: rows_per_sub_tile(target),
@@ -400,15 +419,15 @@ pub(crate) fn schedule(
         dw,
         delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
-        rounds_x: products == F32Products::Rounded,
+        rounds_x: [forward.rounds_x, products == F32Products::Rounded],
         lazy: match structure {
-            Structure::Overlapped => lazy(target, forward, problem.head().hidden()),
+            Structure::Overlapped => lazy(target, forward.blocks, problem.head().hidden()),
             Structure::InTurn => None,
         },
         ..Schedule::plain(backward.blocks, backward.strategy())
     };
     let passes = [
-        (Passes::Forward, forward),
+        (Passes::Forward, forward.blocks),
         (Passes::Backward, backward.blocks),
     ];
     let mut one_buffer = [false; 2];
@@ -451,10 +470,10 @@ impl Problem for LogitsOp {
 
     fn forward(
         &self,
-        blocks: Self::Blocks,
+        plan: ForwardPlan<Self::Blocks>,
         _: Setting,
     ) -> Result<Program<SoftmaxKernel>, SimError> {
-        Ok(self.forward(&softmax::Schedule::new(blocks))?)
+        Ok(self.forward(&softmax::Schedule::new(plan.blocks))?)
     }
 
     fn backward(
@@ -467,6 +486,10 @@ impl Problem for LogitsOp {
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
         softmax::candidates(self.logits(), target)
+    }
+
+    fn forward_plans(&self, blocks: Self::Blocks, _: Setting) -> Vec<ForwardPlan<Self::Blocks>> {
+        vec![blocks.into()]
     }
 
     fn plans(&self, blocks: Self::Blocks, _: &[Strategy]) -> Vec<BackwardPlan<Self::Blocks>> {

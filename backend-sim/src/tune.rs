@@ -23,7 +23,7 @@ use tilecast_core::program::Kernel;
 use crate::kernel::Bounds;
 use crate::memory::VmemLedger;
 use crate::op::{OpReport, PassReport, Request, SimError};
-use crate::plan::BackwardPlan;
+use crate::plan::{BackwardPlan, ForwardPlan};
 use crate::problem::{BlockSizes, PassBlocks, Problem};
 #[cfg(doc)]
 use crate::reuse::Known;
@@ -38,8 +38,8 @@ const CHUNK_SHARE_PERCENT: usize = 10;
 /// What is tried.
 #[derive(Clone, Debug)]
 pub struct Space<B = Blocks> {
-    /// Blocks of the forward pass; empty leaves the pass out.
-    pub forward: Vec<B>,
+    /// Plans of the forward pass; empty leaves the pass out.
+    pub forward: Vec<ForwardPlan<B>>,
     /// Plans of the backward pass; empty leaves the pass out.
     pub backward: Vec<BackwardPlan<B>>,
 }
@@ -60,7 +60,9 @@ impl<B: PassBlocks> Space<B> {
             (true, None) => problem.candidates(request.target()),
         };
         Self {
-            forward: blocks(forward, forward_blocks),
+            forward: (blocks(forward, forward_blocks).into_iter())
+                .flat_map(|blocks| problem.forward_plans(blocks, request.setting()))
+                .collect(),
             backward: (blocks(backward, backward_blocks).into_iter())
                 .flat_map(|blocks| problem.plans(blocks, strategies))
                 .collect(),
@@ -143,8 +145,8 @@ fn chunk_columns(head: &Head, v: usize) -> Vec<usize> {
 /// The op with one candidate for one pass and the best for the other.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row<B = Blocks> {
-    /// Blocks of the forward pass, if it is wanted.
-    pub forward: Option<B>,
+    /// Plan of the forward pass, if it is wanted.
+    pub forward: Option<ForwardPlan<B>>,
     /// Plan of the backward pass, if it is wanted.
     pub backward: Option<BackwardPlan<B>>,
     /// The op.
@@ -170,7 +172,7 @@ pub struct Row<B = Blocks> {
 impl<B: PassBlocks> Row<B> {
     fn new<P: Problem<Blocks = B>>(
         request: &Request<P>,
-        forward: Option<B>,
+        forward: Option<ForwardPlan<B>>,
         backward: Option<BackwardPlan<B>>,
         passes: &[&PassReport<P::Kernel>],
     ) -> Result<Self, SimError> {
@@ -304,11 +306,11 @@ fn search<P: Problem>(
         Ok(request.total(passes)?.total.map(|total| total.time_s))
     };
     let programs: Result<Vec<_>, _> = (space.forward.iter())
-        .map(|&blocks| request.forward_program(blocks))
+        .map(|&plan| request.forward_program(plan))
         .collect();
     let forward = candidates_judged(
         programs?,
-        |i| space.forward[i],
+        |i| space.forward[i].blocks,
         top,
         |program| request.floor_s(program, 1),
         |program| request.judge(program, &mut known),
@@ -355,9 +357,9 @@ fn search<P: Problem>(
         let Some(passes) = wanted.collect::<Option<Vec<&PassReport<P::Kernel>>>>() else {
             return Ok(None);
         };
-        let blocks = i.map(|i| space.forward[i]);
-        let plan = j.map(|j| plans[j]);
-        Row::new(request, blocks, plan, &passes).map(Some)
+        let forward = i.map(|i| space.forward[i]);
+        let backward = j.map(|j| plans[j]);
+        Row::new(request, forward, backward, &passes).map(Some)
     };
     let mut rows = Vec::with_capacity(space.len());
     for i in 0..forward.len() {

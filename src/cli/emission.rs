@@ -24,7 +24,7 @@ use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::error::CliError;
 use super::logits::given_blocks;
-use super::report::{own_text, space};
+use super::report::{forward_text, own_text, space};
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +149,8 @@ pub(crate) struct OpEmission {
     program: AnyProgram,
     /// Of the forward pass, if it is wanted.
     pub(crate) blocks: Option<BlockSizes>,
+    /// Whether the forward pass rounds `x` first.
+    pub(crate) rounds_x: bool,
     /// Of the backward pass, if it is wanted.
     pub(crate) backward_blocks: Option<BlockSizes>,
     /// Of kernels that have their own.
@@ -227,7 +229,7 @@ impl OpEmission {
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
         let backward = (self.backward_blocks, self.own_blocks);
-        choice_text(self.blocks, backward, self.strategy)
+        choice_text((self.blocks, self.rounds_x), backward, self.strategy)
     }
 }
 
@@ -263,6 +265,7 @@ impl Choices<'_> {
         Ok(OpEmission {
             program: AnyProgram::Head(emission.program(pass)?),
             blocks,
+            rounds_x: schedule.rounds_x[0],
             backward_blocks,
             own_blocks: match (pass.backward(), schedule.strategy) {
                 (true, Strategy::Streaming) => OwnBlocks {
@@ -295,6 +298,7 @@ impl Choices<'_> {
         Ok(OpEmission {
             program: AnyProgram::Logits(program?),
             blocks,
+            rounds_x: false,
             backward_blocks,
             own_blocks: OwnBlocks::default(),
             strategy: None,
@@ -319,11 +323,11 @@ fn kernels<K: Kernel>(
 
 /// Blocks and strategy, for a person.
 pub(crate) fn choice_text(
-    blocks: Option<BlockSizes>,
+    (blocks, rounds_x): (Option<BlockSizes>, bool),
     (backward_blocks, own): (Option<BlockSizes>, OwnBlocks),
     strategy: Option<&str>,
 ) -> String {
-    let forward = blocks.map(|blocks| format!("forward {blocks}"));
+    let forward = blocks.map(|blocks| format!("forward {}", forward_text(blocks, rounds_x)));
     let own = own_text(own);
     let backward = backward_blocks.map(|blocks| match strategy {
         Some(strategy) => format!("backward {blocks}{own} {strategy}"),

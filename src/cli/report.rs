@@ -1,12 +1,14 @@
 //! What `simulate` and `tune` share: numbers for reading, pieces of JSON, and what the model assumes.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
 use tilecast::sim::memory::{SPILL_ERROR, is_open, room_bytes};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
-use tilecast::sim::plan::BackwardPlan;
+use tilecast::sim::plan::{BackwardPlan, ForwardPlan};
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
@@ -226,6 +228,17 @@ pub(crate) fn blocks_text(blocks: impl PassBlocks) -> String {
     blocks.sizes().to_string()
 }
 
+/// Blocks of a forward pass, and whether it rounds `x`.
+pub(crate) fn forward_text(blocks: impl Display, rounds_x: bool) -> String {
+    let rounded = if rounds_x { " x rounded" } else { "" };
+    format!("{blocks}{rounded}")
+}
+
+/// The same of a plan.
+pub(crate) fn forward_plan_text(plan: &ForwardPlan<impl PassBlocks>) -> String {
+    forward_text(plan.blocks.sizes(), plan.rounds_x)
+}
+
 /// Blocks of a backward pass, and of its kernels where these have their own.
 pub(crate) fn plan_text(plan: &BackwardPlan<impl PassBlocks>) -> String {
     let own = own_text(OwnBlocks {
@@ -253,9 +266,7 @@ fn product_sizes(blocks: impl PassBlocks) -> [usize; 2] {
 
 /// A configuration in one phrase.
 pub(crate) fn row_text(row: &Row<impl PassBlocks>) -> String {
-    let forward = row
-        .forward
-        .map(|blocks| format!("forward {}", blocks_text(blocks)));
+    let forward = (row.forward).map(|plan| format!("forward {}", forward_plan_text(&plan)));
     let backward = row.backward.map(|plan| {
         let chunk = match plan.chunk_columns {
             Some(columns) => format!(", chunks of {columns} columns"),

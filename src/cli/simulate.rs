@@ -12,6 +12,7 @@ use tilecast::Strategy;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::sim::op::{OpReport, PassReport, Request, SimError};
+use tilecast::sim::plan::ForwardPlan;
 use tilecast::sim::problem::{PassBlocks, Problem, Unfused};
 use tilecast::sim::trace::{Process, chrome};
 use tilecast::sim::tune::{Row, Space, best, nearest_fit};
@@ -209,8 +210,8 @@ impl<'a, P: Problem> Simulation<'a, P> {
         strategies: &[Strategy],
     ) -> Result<Self, CliError> {
         let mut passes = Vec::new();
-        if let Some(blocks) = row.forward {
-            let report = request.forward(blocks).map_err(CliError::invalid)?;
+        if let Some(plan) = row.forward {
+            let report = request.forward(plan).map_err(CliError::invalid)?;
             passes.push(("forward", report));
         }
         if let Some(plan) = row.backward {
@@ -236,7 +237,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
         let mut kernels = Vec::new();
         for (pass, report) in &self.passes {
             let blocks = |number: usize| match *pass {
-                "forward" => self.row.forward,
+                "forward" => self.row.forward.map(|plan| plan.blocks),
                 _ => self.row.backward.map(|plan| plan.blocks_of(number)),
             };
             let numbered = report.kernels.iter().enumerate();
@@ -389,7 +390,7 @@ fn other_place<P: Problem>(
         return Ok(None);
     };
     let backward = request.backward(plan)?;
-    let forward = row.forward.map(|blocks| request.forward(blocks));
+    let forward = row.forward.map(|plan| request.forward(plan));
     let forward = forward.transpose()?;
     let passes: Vec<_> = forward.iter().chain([&backward]).collect();
     Ok(Some((name, request.total(&passes)?.hbm.used_bytes)))
@@ -402,10 +403,12 @@ fn hint<P: Problem>(
     strategies: &[Strategy],
 ) -> Result<Option<String>, SimError> {
     let mut hints = Vec::new();
-    if let Some(blocks) = row.forward
-        && request.forward(blocks)?.verdict == Verdict::VmemOom
+    if let Some(plan) = row.forward
+        && request.forward(plan)?.verdict == Verdict::VmemOom
     {
-        let nearest = nearest_fit(request, blocks, |blocks| request.forward(blocks))?;
+        let nearest = nearest_fit(request, plan.blocks, |blocks| {
+            request.forward(ForwardPlan { blocks, ..plan })
+        })?;
         hints.extend(nearest.map(|blocks| format!("--blocks {}", blocks_text(blocks))));
     }
     if let Some(plan) = row.backward

@@ -25,8 +25,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
-    assumptions, blocks_json, blocks_text, count_text, headline, outcome, plan_text, range_json,
-    request, row_text, shape_json, space, time_text,
+    assumptions, blocks_json, count_text, forward_plan_text, headline, outcome, plan_text,
+    range_json, request, row_text, shape_json, space, time_text,
 };
 use super::sizes::OfSizes;
 
@@ -286,7 +286,7 @@ fn ranking(rows: &[Row<impl PassBlocks>], top: usize) -> Table {
         let [low, high] = total.time_range_s;
         table.add_row([
             number(i + 1),
-            or_none(row.forward.map(blocks_text)).into(),
+            or_none(row.forward.as_ref().map(forward_plan_text)).into(),
             or_none(plan.as_ref().map(plan_text)).into(),
             or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
             number(or_none(
@@ -358,7 +358,8 @@ fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
     json!({
         "target": target.name,
         "strategy": plan.and_then(|plan| plan.strategy_name()),
-        "blocks": blocks_json(row.forward.map(|blocks| blocks.sizes())),
+        "blocks": blocks_json(row.forward.map(|plan| plan.blocks.sizes())),
+        "rounds_x": row.forward.map(|plan| plan.rounds_x),
         "backward_blocks": blocks_json(plan.map(|plan| plan.blocks.sizes())),
         "dx_blocks": blocks_json(product(0)),
         "dw_blocks": blocks_json(product(1)),
@@ -387,6 +388,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "b",
         "h",
         "v",
+        "rounds_x",
         "backward_b",
         "backward_h",
         "backward_v",
@@ -435,7 +437,8 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
         target.name.to_owned(),
         empty_or(plan.and_then(|plan| plan.strategy_name()).map(Into::into)),
     ];
-    record.extend(sizes(row.forward.map(|blocks| blocks.sizes())));
+    record.extend(sizes(row.forward.map(|plan| plan.blocks.sizes())));
+    record.push(empty_or(row.forward.map(|plan| plan.rounds_x.to_string())));
     record.extend(sizes(plan.map(|plan| plan.blocks.sizes())));
     for i in 0..2 {
         let [b, h, _] = sizes(plan.and_then(|plan| Some(plan.product_blocks[i]?.sizes())));

@@ -106,19 +106,25 @@ fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
             delta_dtype: Some(DType::Bf16),
             ..Options::default()
         })
-        .edit_schedule(|schedule| schedule.rounds_x = true);
+        .edit_schedule(|schedule| schedule.rounds_x = [true; 2]);
     let mut data = case.data();
     for numbers in [&mut data.x, &mut data.w] {
         (numbers.iter_mut()).for_each(|number| *number = round_to(DType::Bf16, *number));
     }
     assert_matches_reference(&case, &data);
     let schedule = case.schedule_for(Strategy::Streaming).unwrap();
-    let program = case.problem().backward(&schedule).unwrap();
-    let rounded = program
-        .arrays()
-        .iter()
-        .find(|array| array.name == "x_rounded");
-    assert_eq!(rounded.map(|array| array.dtype), Some(DType::Bf16));
+    let problem = case.problem();
+    // By both passes of a program once.
+    for program in [
+        problem.forward(&schedule),
+        problem.backward(&schedule),
+        problem.forward_and_backward(&schedule),
+    ] {
+        let program = program.unwrap();
+        let rounded = (program.arrays().iter()).filter(|array| array.name == "x_rounded");
+        let dtypes: Vec<DType> = rounded.map(|array| array.dtype).collect();
+        assert_eq!(dtypes, [DType::Bf16], "{}", program.name);
+    }
 }
 
 /// The same for rows and hidden columns that a block overhangs: they are NaN unless masked.

@@ -60,19 +60,19 @@ fn fastest(
     let room = limit.saturating_sub(room_bytes(target)).max(limit / 4);
     let request = Request::of_device(*op, target, Some(room >> 10 << 10));
     let mut space = Space::new(&request, [true; 2], given, &[]);
-    let suits = |&blocks: &Blocks| op.forward(&Schedule::new(blocks)).is_ok();
+    let suits = |blocks: Blocks| op.forward(&Schedule::new(blocks)).is_ok();
     space
         .forward
-        .retain(|blocks| given[0].is_some() || suits(blocks));
+        .retain(|plan| given[0].is_some() || suits(plan.blocks));
     space
         .backward
-        .retain(|plan| given[1].is_some() || suits(&plan.blocks));
+        .retain(|plan| given[1].is_some() || suits(plan.blocks));
     let found = best(&request, &space, 1, || ())?;
     let row = (found.rows.first()).ok_or(SimError::NothingToTry)?;
     match (row.forward, row.backward) {
-        (Some(forward), Some(plan)) => Ok(Schedule {
-            forward,
-            backward: plan.blocks,
+        (Some(forward), Some(backward)) => Ok(Schedule {
+            forward: forward.blocks,
+            backward: backward.blocks,
         }),
         _ => Err(SimError::NothingToTry.into()),
     }

@@ -2,9 +2,10 @@ use std::collections::BTreeSet;
 
 use super::*;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options};
+use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options, Structure};
 use tilecast_core::program::Program;
 use tilecast_core::target::Target;
+use tilecast_tpu::lower::F32Products;
 
 use crate::memory::room_bytes;
 
@@ -34,8 +35,8 @@ fn the_first_row_is_the_best_of_all_pairs() {
     space.backward.truncate(60);
     let rows = tune(&request, &space, || ()).unwrap();
     let mut best = f64::INFINITY;
-    for &blocks in &space.forward {
-        let forward = request.forward(blocks).unwrap();
+    for &plan in &space.forward {
+        let forward = request.forward(plan).unwrap();
         for &plan in &space.backward {
             let backward = request.backward(plan).unwrap();
             let report = request.total(&[&forward, &backward]).unwrap();
@@ -69,8 +70,8 @@ fn every_candidate_has_a_row_and_rows_that_fit_come_first() {
                 row.report.verdict == Verdict::Fits
             );
         }
-        for &blocks in &space.forward {
-            assert!(rows.iter().any(|row| row.forward == Some(blocks)));
+        for &plan in &space.forward {
+            assert!(rows.iter().any(|row| row.forward == Some(plan)));
         }
         for &plan in &space.backward {
             assert!(rows.iter().any(|row| row.backward == Some(plan)));
@@ -185,8 +186,8 @@ fn no_pass_is_faster_than_its_floor() {
                     "{target} {dtype}: {floor_s} {time}"
                 );
             };
-            for &blocks in space.forward.iter().step_by(7) {
-                check(request.forward_program(blocks).unwrap(), 1);
+            for &plan in space.forward.iter().step_by(7) {
+                check(request.forward_program(plan).unwrap(), 1);
             }
             for &plan in space.backward.iter().step_by(23) {
                 check(request.backward_program(plan).unwrap(), 3);
@@ -249,7 +250,7 @@ fn x_has_one_buffer_where_two_do_not_fit() {
         let target = Target::by_name(target).unwrap();
         let request = Request::new(problem, target, 1, None).unwrap();
         let (b, v) = (1024, 768);
-        let program = request.forward_program(Blocks { b, h, v }).unwrap();
+        let program = request.forward_program(Blocks { b, h, v }.into()).unwrap();
         let spec = program.launches()[0].0.kernel.spec();
         spec.operands().any(|(.., operand)| operand.one_buffer)
     };
@@ -307,4 +308,73 @@ fn columns_of_delta_leave_out_blocks_that_they_do_not_fill() {
     // What is left of these alone is refused by name.
     assert_eq!(columns(&[256], Some(384)), [(256, Some(384))]);
     assert_eq!(columns(&[256, 384], None), [(256, None), (384, None)]);
+}
+
+/// A forward pass over f32 inputs on v4, in all ways in which `x` may come.
+fn on_f32(products: F32Products, structure: Structure) -> (Request, Space) {
+    let problem = LinearCe::new(8192, 4096, 128_256, DType::F32, Options::default()).unwrap();
+    let v4 = Target::by_name("v4").unwrap();
+    let request = Request::new(problem, v4, 1, None).unwrap();
+    let request = request.products(products).structure(structure);
+    let space = Space::new(&request, [true, false], [None; 2], &Strategy::ALL);
+    (request, space)
+}
+
+#[test]
+fn x_may_be_rounded_where_products_round_it() {
+    let rounding = |products, structure| {
+        let (_, space) = on_f32(products, structure);
+        let rounding = space.forward.iter().filter(|plan| plan.rounds_x).count();
+        (rounding, space.forward.len() - rounding)
+    };
+    let (rounding_all, as_they_are) = rounding(F32Products::Rounded, Structure::Overlapped);
+    assert_eq!(rounding_all, as_they_are);
+    for (products, structure) in [
+        (F32Products::Exact, Structure::Overlapped),
+        // As published kernels do.
+        (F32Products::Rounded, Structure::InTurn),
+    ] {
+        assert_eq!(rounding(products, structure), (0, as_they_are));
+    }
+    let bf16 = Space::new(&request("v4"), [true, false], [None; 2], &Strategy::ALL);
+    assert!(bf16.forward.iter().all(|plan| !plan.rounds_x));
+}
+
+#[test]
+fn a_rounded_x_takes_a_pass_and_half_of_the_memory() {
+    let (request, _) = on_f32(F32Products::Rounded, Structure::Overlapped);
+    let blocks = Blocks {
+        b: 1024,
+        h: 512,
+        v: 256,
+    };
+    let [given, rounded] = [false, true].map(|rounds_x| {
+        let plan = ForwardPlan { blocks, rounds_x };
+        request.forward(plan).unwrap()
+    });
+    let elements = 8192 * 4096;
+    assert_eq!((given.array_bytes, rounded.array_bytes), (0, 6 * elements));
+    let hbm = |pass| request.total(&[pass]).unwrap().hbm.used_bytes;
+    assert_eq!(hbm(&rounded) - hbm(&given), 2 * elements);
+    let window = |pass: &PassReport| {
+        let terms = &pass.kernels[0].vmem.terms;
+        (terms.iter().find(|term| term.name == "x")).map(|term| term.bytes)
+    };
+    assert_eq!(window(&given), window(&rounded).map(|bytes| 2 * bytes));
+}
+
+#[test]
+fn x_is_rounded_where_that_is_faster() {
+    let (request, space) = on_f32(F32Products::Rounded, Structure::Overlapped);
+    let best = best(&request, &space, 1, || ()).unwrap();
+    let first = best.rows[0].forward.unwrap();
+    assert!(first.rounds_x, "{first:?}");
+    // Of few columns a pass over x is a larger part.
+    let problem = LinearCe::new(8192, 512, 32_768, DType::F32, Options::default()).unwrap();
+    let request = Request::new(problem, request.target(), 1, None).unwrap();
+    let request = request.products(F32Products::Rounded);
+    let space = Space::new(&request, [true, false], [None; 2], &Strategy::ALL);
+    let best = super::best(&request, &space, 1, || ()).unwrap();
+    let first = best.rows[0].forward.unwrap();
+    assert!(!first.rounds_x, "{first:?}");
 }

@@ -131,6 +131,7 @@ impl Source {
             },
             Self::Op(emission) => Report {
                 blocks: emission.blocks,
+                rounds_x: emission.rounds_x,
                 backward_blocks: emission.backward_blocks,
                 dx_blocks: emission.own_blocks.products[0],
                 dw_blocks: emission.own_blocks.products[1],

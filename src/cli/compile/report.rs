@@ -25,6 +25,8 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     pub(super) message: Option<String>,
     pub(super) blocks: Option<BlockSizes>,
+    /// Of the forward pass.
+    pub(super) rounds_x: bool,
     pub(super) backward_blocks: Option<BlockSizes>,
     /// Along tokens and hidden.
     pub(super) dx_blocks: Option<[usize; 2]>,
@@ -83,6 +85,7 @@ impl Report {
             seconds: 0.0,
             message: None,
             blocks: None,
+            rounds_x: false,
             backward_blocks: None,
             dx_blocks: None,
             dw_blocks: None,
@@ -143,8 +146,9 @@ impl Report {
                 delta_columns: self.delta_columns,
                 products: [self.dx_blocks, self.dw_blocks],
             };
+            let forward = (self.blocks, self.rounds_x);
             let backward = (self.backward_blocks, own);
-            let choice = choice_text(self.blocks, backward, self.strategy.as_deref());
+            let choice = choice_text(forward, backward, self.strategy.as_deref());
             print(format_args!("{op} for {}: {choice}", self.target))?;
         }
         if let Some(arrays) = &self.arrays {

@@ -201,8 +201,12 @@ fn larger<B: PassBlocks>(rows: &[Row<B>]) -> Option<String> {
     };
     let enlarged = |row: &Row<B>| -> Option<B> {
         let strategy = |row: &Row<B>| row.backward.map(|plan| plan.strategy_name());
-        let (forward, plan) = (row.forward, row.backward.map(|plan| plan.blocks));
-        let (of_first, plan_of_first) = (first.forward, first.backward.map(|plan| plan.blocks));
+        let blocks = |row: &Row<B>| {
+            let forward = row.forward.map(|plan| plan.blocks);
+            (forward, row.backward.map(|plan| plan.blocks))
+        };
+        let (forward, plan) = blocks(row);
+        let (of_first, plan_of_first) = blocks(first);
         match (forward == of_first, plan == plan_of_first) {
             (false, true) => forward.filter(|&blocks| covers(blocks, of_first.unwrap_or(blocks))),
             (true, false) if strategy(row) == strategy(first) => {

@@ -12,7 +12,7 @@ use super::super::Outcome;
 use super::super::args::ProblemArgs;
 use super::super::error::CliError;
 use super::super::output::{number, print, print_json, print_table, table};
-use super::super::report::{blocks_text, count_text, outcome, plan_text, space, time_text};
+use super::super::report::{count_text, forward_plan_text, outcome, plan_text, space, time_text};
 use super::super::sizes::OfSizes;
 use super::{Args, Tuned, request_of, row_json};
 
@@ -96,7 +96,7 @@ fn print_models(found: &[(String, Tuned<impl Problem>)]) -> Result<(), CliError>
         let plan = row.backward;
         match row.report.total {
             Some(total) => cells.extend([
-                or_none(row.forward.map(blocks_text)).into(),
+                or_none(row.forward.as_ref().map(forward_plan_text)).into(),
                 or_none(plan.as_ref().map(plan_text)).into(),
                 or_none(plan.and_then(|plan| plan.strategy_name()).map(Into::into)).into(),
                 number(or_none(

@@ -71,9 +71,9 @@ pub struct Schedule {
     /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
     /// such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
-    /// Streaming with f32 inputs: whether the kernels get an `x` that is rounded to bf16 once, before the first chunk. For products that would
-    /// round it each time: half of its bytes move, and take half of the fast memory.
-    pub rounds_x: bool,
+    /// Forward, and backward by streaming, with f32 inputs: whether the kernels get an `x` that is rounded to bf16 once, before the first.
+    /// For products that would round it each time: half of its bytes move, and take half of the fast memory.
+    pub rounds_x: [bool; 2],
     /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is another one
     /// for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks of `w` larger.
     pub x_in_one_buffer: [bool; 2],
@@ -171,7 +171,7 @@ impl Schedule {
             dw: None,
             delta_columns: None,
             dw_rows: None,
-            rounds_x: false,
+            rounds_x: [false; 2],
             x_in_one_buffer: [false; 2],
             lazy: None,
         }
@@ -354,7 +354,7 @@ impl Cores {
 
 /// Block sizes worth trying on `target`: powers of two of its tile, the divisors of `H` among the
 /// hidden blocks, and those of `V` among the column blocks: with such blocks no column has to be masked. Where none
-/// divides it, three quarters of a power of two are column blocks as well if they overhang the vocabulary by less.
+/// divides it, three quarters of a power of two are column blocks as well if they overhang the vocabulary by no more.
 pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
     let lanes = target.lanes.value;
     let powers = |size: usize, largest: usize| {
@@ -378,7 +378,7 @@ pub fn candidates(head: &Head, target: &Target) -> Vec<Blocks> {
         let three_quarters = |&power: &usize| {
             let v = power / 4 * 3;
             let padded = |v| head.vocab.next_multiple_of(v);
-            (v.is_multiple_of(lanes) && padded(v) < padded(power)).then_some(v)
+            (v.is_multiple_of(lanes) && padded(v) <= padded(power)).then_some(v)
         };
         let more: Vec<usize> = columns.iter().filter_map(three_quarters).collect();
         columns.extend(more);
@@ -458,12 +458,12 @@ mod tests {
     }
 
     #[test]
-    fn column_blocks_that_overhang_the_vocabulary_by_less_are_candidates() {
+    fn column_blocks_that_overhang_the_vocabulary_by_no_more_are_candidates() {
         let target = &crate::target::TARGETS[0];
         // 384 and 768 divide 128,256. No multiple of 128 but itself divides 1187 x 128 = 151,936.
         for (vocab, others) in [
             (128_256, &[384, 768][..]),
-            (151_936, &[768, 1536, 3072, 6144]),
+            (151_936, &[384, 768, 1536, 3072, 6144]),
             (32_768, &[]),
         ] {
             let head = [1024, 512, vocab];

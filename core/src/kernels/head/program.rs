@@ -138,16 +138,34 @@ impl HeadInputs {
         }
     }
 
-    /// `x` as `head` has it.
+    /// `x` as `head` has it, which is rounded once for all passes of a program.
     fn round_x(
         &self,
         program: &mut Program<HeadKernel>,
         head: &Head,
     ) -> Result<ArrayId, HeadError> {
-        let dims = [head.tokens, head.hidden];
-        let to = program.array(Role::Temporary, "x_rounded", head.x_dtype, dims);
+        let (name, role) = ("x_rounded", Role::Temporary);
+        if let Some(rounded) = program.find(name, &[role]) {
+            return Ok(rounded);
+        }
+        let to = program.array(role, name, head.x_dtype, [head.tokens, head.hidden]);
         program.push(Step::Gather { from: self.x, to })?;
         Ok(to)
+    }
+
+    /// Head and inputs of a pass that gets `x` rounded, if it does and `x` is not bf16 as it is.
+    fn rounded(
+        self,
+        program: &mut Program<HeadKernel>,
+        head: &Head,
+        rounds_x: bool,
+    ) -> Result<(Head, Self), HeadError> {
+        if head.dtype != DType::F32 || !rounds_x {
+            return Ok((*head, self));
+        }
+        let head = head.on_rounded_x();
+        let x = self.round_x(program, &head)?;
+        Ok((head, Self { x, ..self }))
     }
 
     /// The operands that every kernel starts with that computes logits.
@@ -188,7 +206,14 @@ impl<E: FnOnce(&mut PerRow<'_>) -> Ending> ForwardPass<'_, E> {
         program: &mut Program<HeadKernel>,
         schedule: &Schedule,
     ) -> Result<(), HeadError> {
-        self.add_storing(program, Plan::forward(schedule), None)
+        let rounds_x = schedule.rounds_x[0];
+        let (head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        let pass = ForwardPass {
+            head: &head,
+            inputs,
+            ..self
+        };
+        pass.add_storing(program, Plan::forward(schedule), None)
     }
 
     /// Adds a pass that leaves logits. Those of a chunk of rows are another pass for each.
@@ -335,12 +360,10 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         gradients: &Gradients,
     ) -> Result<(), HeadError> {
         let (names, schedule) = (self.names, self.schedule);
-        let on_rounded =
-            (self.head.dtype == DType::F32 && schedule.rounds_x).then(|| self.head.on_rounded_x());
-        if let Some(head) = on_rounded {
-            self.inputs.x = self.inputs.round_x(program, &head)?;
-        }
-        let (head, inputs) = (on_rounded.as_ref().unwrap_or(self.head), self.inputs);
+        let rounds_x = schedule.rounds_x[1];
+        let (head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        self.inputs = inputs;
+        let head = &head;
         let blocks = schedule.backward;
         let chunks = Chunks::of_columns(head, blocks, schedule.chunk_columns);
         let cut = StreamingCut {
