@@ -276,9 +276,13 @@ impl<'a> Block<'a> {
                 }
             }
         }
+        let part = match cost.eup > 0.0 {
+            true => self.machine.transcendentals,
+            false => self.machine.temporaries,
+        };
         match out.late {
-            Some(_) => self.hold_late(&mut out, self.machine.temporaries),
-            None => self.hold_part(&mut out, self.machine.temporaries),
+            Some(_) => self.hold_late(&mut out, part),
+            None => self.hold_part(&mut out, part),
         }
         out
     }

@@ -30,3 +30,25 @@ fn what_its_own_maximum_is_subtracted_from_is_held_whole_until_then() {
     assert!(of_another < whole - 32.0, "{of_another} of {whole}");
     assert!(sum < whole - 32.0, "{sum} of {whole}");
 }
+
+#[test]
+fn half_of_what_exponentials_give_waits_for_the_sum_of_their_row() {
+    let (all, rows) = ("256x512xf32", "256xf32");
+    let registers = |operation: &str| {
+        let body = load("%0", 0, all)
+            + &format!(
+                "    %y = arith.addf %0, %0 : vector<{all}>\n    %x = arith.addf %y, %y : vector<{all}>\n    %e = {operation} : vector<{all}>\n    \
+                 %cst = arith.constant dense<0.000000e+00> : vector<{rows}>\n    \
+                 %r = vector.multi_reduction <add>, %x, %cst [1] : vector<{all}> to vector<{rows}>\n    \
+                 %c = vector.shape_cast %r : vector<{rows}> to vector<256x1xf32>\n    \
+                 %s = vector.broadcast %c : vector<256x1xf32> to vector<{all}>\n    \
+                 %p = arith.mulf %e, %s : vector<{all}>\n"
+            )
+            + &store("%p", 1, all);
+        let kernel = schedule(&probe(&[all, all], &body), &machine("v5e")).unwrap();
+        kernel.registers()
+    };
+    let exponentials = registers("math.exp2 %x");
+    let others = registers("arith.subf %x, %x");
+    assert!(exponentials > 4.0 * others, "{exponentials} and {others}");
+}
