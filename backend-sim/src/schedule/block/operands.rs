@@ -18,7 +18,6 @@ impl Block<'_> {
         let bf16 = lhs.bits == 16;
         let exact = p.passes > 1.0;
         let mut lhs = lhs.clone();
-        // Two f32 registers are packed into one.
         let weights = match self.packs(rhs, p) && self.machine.packs_as_loaded() {
             true => PACK,
             false => split(exact),
@@ -134,8 +133,8 @@ fn split(exact: bool) -> f64 {
     if exact { SPLIT } else { 0.0 }
 }
 
-/// Vector operations for an f32 register that is packed with another to one of bf16.
-const PACK: f64 = 0.5;
+/// Vector operations for an f32 register that is packed with another to one of bf16: one for both.
+pub(super) const PACK: f64 = 0.5;
 
 /// An operand on its way to the matrix units.
 struct Operand {

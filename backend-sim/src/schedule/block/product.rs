@@ -4,6 +4,7 @@ use super::super::timeline::Span;
 use super::super::unit::Unit;
 use super::super::vector::{Extent, Vector};
 use super::Block;
+use super::operands::PACK;
 
 /// What a product does with its operands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -98,9 +99,8 @@ impl Block<'_> {
             _ => 1.0,
         };
         let weight_registers = rhs.registers() as f64;
-        // Two f32 registers are packed into one.
         let packed_weights = match packs && !machine.packs_as_loaded() {
-            true => 0.5 * weight_registers,
+            true => PACK * weight_registers,
             false => 0.0,
         };
         // The parts of exact weights do not fit the registers until their passes: they are stored and loaded.
