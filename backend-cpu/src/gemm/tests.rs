@@ -142,6 +142,18 @@ fn arithmetics(simd: Simd, bf16_operands: usize) -> impl Iterator<Item = Arithme
     [Arithmetic::F32].into_iter().chain(pairs)
 }
 
+/// Both operands of a product, as they lie in memory, packed.
+fn packed(
+    simd: Simd,
+    [lhs, rhs]: [Source<'_>; 2],
+    arithmetic: Arithmetic,
+) -> (PackedLhs, PackedRhs) {
+    let mut packed = (PackedLhs::new(), PackedRhs::new());
+    packed.0.pack(simd, &lhs, false, arithmetic).unwrap();
+    packed.1.pack(simd, &rhs, false, arithmetic).unwrap();
+    packed
+}
+
 /// Multiplies and compares with `f64`, including everything around the result.
 fn check(
     simd: Simd,
@@ -316,13 +328,10 @@ fn a_split_operand_is_itself() {
     let ones = [Values::Bf16(&[bf16::ONE]), Values::F32(&[1.0])];
     let levels = Simd::available().filter(|simd| simd.supports(Arithmetic::Split));
     for (simd, one) in levels.flat_map(|simd| ones.map(|one| (simd, one))) {
-        let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
         let column = Source::new(Values::F32(&values), Layout::row_major(values.len(), 1));
-        lhs.pack(simd, &column.unwrap(), false, Arithmetic::Split)
-            .unwrap();
         let one = Source::new(one, Layout::row_major(1, 1));
-        rhs.pack(simd, &one.unwrap(), false, Arithmetic::Split)
-            .unwrap();
+        let operands = [column, one].map(Result::unwrap);
+        let (lhs, rhs) = packed(simd, operands, Arithmetic::Split);
         let mut product = vec![0.0; values.len()];
         let out = Out {
             values: &mut product,
@@ -344,9 +353,8 @@ fn split_products_of_f32_are_taken_where_they_err_as_little() {
     let left = Stored::new(PLAIN, m, k, false);
     let right = Stored::new(PLAIN, k, n, false);
     let square_error = |simd, arithmetic| {
-        let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
-        (lhs.pack(simd, &left.source(false), false, arithmetic)).unwrap();
-        (rhs.pack(simd, &right.source(false), false, arithmetic)).unwrap();
+        let operands = [&left, &right].map(|stored| stored.source(false));
+        let (lhs, rhs) = packed(simd, operands, arithmetic);
         let mut values = vec![0.0; m * n];
         let out = Out {
             values: &mut values,
@@ -496,11 +504,8 @@ fn rate_against_the_peak_of_registers() {
         for (is_bf16, arithmetic) in cases.into_iter().flatten() {
             let mut peak = 0.0_f64;
             let mut best = f64::INFINITY;
-            let (mut lhs, mut rhs) = (PackedLhs::new(), PackedRhs::new());
-            lhs.pack(simd, &left.source(is_bf16), false, arithmetic)
-                .unwrap();
-            rhs.pack(simd, &right.source(is_bf16), false, arithmetic)
-                .unwrap();
+            let operands = [&left, &right].map(|stored| stored.source(is_bf16));
+            let (mut lhs, mut rhs) = packed(simd, operands, arithmetic);
             // Interleaved, so that a slow moment of the machine hits both.
             for _ in 0..20 {
                 let mut flops = 0;
