@@ -87,7 +87,7 @@ fn compare(name: &str, request: &Request, space: &Space, timed_per_s: f64) {
         .args([request.target().name, "--tokens", &sizes[0]])
         .args(["--hidden", &sizes[1], "--vocab", &sizes[2]])
         .args(["--strategy", backward.strategy().name()])
-        .args(["--blocks", &text(*forward)])
+        .args(["--blocks", &text(forward.blocks)])
         .args(["--backward-blocks", &text(backward.blocks)])
         .arg("--libtpu")
         .arg(libtpu);
