@@ -11,44 +11,8 @@ use std::cell::RefCell;
 use tilecast_core::spec::{Blocked, KernelSpec, MapVariable};
 
 use crate::buffers::{Masks, Part};
-use crate::gemm::{GemmError, PackedLhs, PackedRhs, Source};
-use crate::simd::{Arithmetic, Simd};
-
-/// An operand in the form the microkernels read.
-pub(crate) trait Packed: Default {
-    /// Packs `source`, or its transpose.
-    fn pack(
-        &mut self,
-        simd: Simd,
-        source: &Source<'_>,
-        transposed: bool,
-        arithmetic: Arithmetic,
-    ) -> Result<(), GemmError>;
-}
-
-impl Packed for PackedLhs {
-    fn pack(
-        &mut self,
-        simd: Simd,
-        source: &Source<'_>,
-        transposed: bool,
-        arithmetic: Arithmetic,
-    ) -> Result<(), GemmError> {
-        self.pack(simd, source, transposed, arithmetic)
-    }
-}
-
-impl Packed for PackedRhs {
-    fn pack(
-        &mut self,
-        simd: Simd,
-        source: &Source<'_>,
-        transposed: bool,
-        arithmetic: Arithmetic,
-    ) -> Result<(), GemmError> {
-        self.pack(simd, source, transposed, arithmetic)
-    }
-}
+use crate::gemm::{GemmError, PackedLhs, PackedRhs};
+use crate::simd::Arithmetic;
 
 /// Bytes of packed blocks that a thread keeps in case a window comes back to them.
 pub(crate) const KEPT_PANEL_BYTES: usize = 16 << 20;
@@ -74,7 +38,7 @@ pub(crate) struct Copies<P> {
     others: usize,
 }
 
-impl<P: Packed> Copies<P> {
+impl<P: Default> Copies<P> {
     fn of_blocks(kept: usize) -> Self {
         Self {
             copies: Vec::new(),
@@ -82,14 +46,11 @@ impl<P: Packed> Copies<P> {
         }
     }
 
-    /// The copy for `key`; if there is none, `with_source` describes what to pack.
+    /// The copy for `key`, which `pack` writes if there is none.
     pub(crate) fn get(
         &mut self,
-        simd: Simd,
         key: &Key,
-        with_source: impl FnOnce(
-            &mut dyn FnMut(&Source<'_>) -> Result<(), GemmError>,
-        ) -> Result<(), GemmError>,
+        pack: impl FnOnce(&mut P) -> Result<(), GemmError>,
     ) -> Result<&P, GemmError> {
         let copies = &mut self.copies;
         let is_key = |(k, _): &(Option<Key>, P)| k.as_ref() == Some(key);
@@ -110,7 +71,7 @@ impl<P: Packed> Copies<P> {
         }
         let (current, packed) = copies.last_mut().expect("one was pushed or found");
         *current = None;
-        with_source(&mut |source| packed.pack(simd, source, key.transposed, key.arithmetic))?;
+        pack(packed)?;
         *current = Some(key.clone());
         Ok(packed)
     }

@@ -75,12 +75,16 @@ impl CpuTiles<'_, '_> {
         let left_key = key(&a, contract == Contract::TN);
         let right_key = key(&b, contract == Contract::NT);
         let mut left = self.panels[a.buffer.index()].left.borrow_mut();
-        let left = left.get(simd, &left_key, |pack| {
-            self.with_source(a.buffer, &left_key.part, pack)
+        let left = left.get(&left_key, |left| {
+            self.with_source(a.buffer, &left_key.part, |source| {
+                left.pack(simd, source, left_key.transposed, arithmetic)
+            })
         })?;
         let mut right = self.panels[b.buffer.index()].right.borrow_mut();
-        let right = right.get(simd, &right_key, |pack| {
-            self.with_source(b.buffer, &right_key.part, pack)
+        let right = right.get(&right_key, |right| {
+            self.with_source(b.buffer, &right_key.part, |source| {
+                right.pack(simd, source, right_key.transposed, arithmetic)
+            })
         })?;
         let part = part(&out);
         let mut local = self.local(out.buffer);

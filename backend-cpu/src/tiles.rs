@@ -428,7 +428,7 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         &self,
         buffer: BufferId,
         part: &Part,
-        pack: &mut dyn FnMut(&Source<'_>) -> Result<(), GemmError>,
+        pack: impl FnOnce(&Source<'_>) -> Result<(), GemmError>,
     ) -> Result<(), GemmError> {
         self.settle(buffer);
         match &*self.slots[buffer.index()].borrow() {
