@@ -59,14 +59,7 @@ fn fastest(
     let limit = limit_bytes.unwrap_or(target.default_vmem_limit_bytes.value);
     let room = limit.saturating_sub(room_bytes(target)).max(limit / 4);
     let request = Request::of_device(*op, target, Some(room >> 10 << 10));
-    let mut space = Space::new(&request, [true; 2], given, &[]);
-    let suits = |blocks: Blocks| op.forward(&Schedule::new(blocks)).is_ok();
-    space
-        .forward
-        .retain(|plan| given[0].is_some() || suits(plan.blocks));
-    space
-        .backward
-        .retain(|plan| given[1].is_some() || suits(plan.blocks));
+    let space = Space::new(&request, [true; 2], given, &[]);
     let found = best(&request, &space, 1, || ())?;
     let row = (found.rows.first()).ok_or(SimError::NothingToTry)?;
     match (row.forward, row.backward) {
