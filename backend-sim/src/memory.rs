@@ -49,6 +49,12 @@ pub(crate) use internal::internal_depends_on_body;
 /// variable of this deviation has them within 1.41.
 pub const SPILL_ERROR: f64 = 0.7;
 
+/// The scale of a logistic variable of that deviation: sqrt(3) / pi of it.
+const SPILL_SCALE: f64 = SPILL_ERROR * 1.732_050_807_568_877_2 / PI;
+
+/// How likely a kernel fits a limit that is ours to choose, if there is as much VMEM.
+pub const FIT_PROBABILITY: f64 = 0.9;
+
 /// What a limit leaves beyond the prediction where it is ours to choose, bytes: at most a tenth of all VMEM.
 ///
 /// Of 1,988 kernels of this library on the five targets, bf16 and f32, exact and rounded products, the compiler used at most
@@ -303,10 +309,31 @@ impl VmemLedger {
             return f64::from(u8::from(self.used_bytes() <= limit_bytes));
         };
         let room = held.saturating_add((limit_bytes - counted) / bytes.max(1));
-        // Scale of a logistic variable.
-        let scale = SPILL_ERROR * 3.0_f64.sqrt() / PI;
         let over = needed.max(1) as f64 / room.max(1) as f64;
-        1.0 / (1.0 + over.powf(1.0 / scale))
+        1.0 / (1.0 + over.powf(1.0 / SPILL_SCALE))
+    }
+
+    /// The least limit with which it is so likely, bytes; the [sum](Self::used_bytes) where nothing of that is an estimate.
+    pub(crate) fn limit_for_probability(&self, probability: f64) -> u64 {
+        let used = self.used_bytes();
+        let Some(Registers {
+            needed,
+            held,
+            bytes,
+        }) = self.registers
+        else {
+            return used;
+        };
+        let is_spills = |term: &&Term| term.kind == TermKind::Spills;
+        let spills = self
+            .terms
+            .iter()
+            .find(is_spills)
+            .map_or(0, |term| term.bytes);
+        let over = (1.0 / probability - 1.0).powf(SPILL_SCALE);
+        let room = (needed.max(1) as f64 / over).ceil() as u64;
+        (used.saturating_sub(spills))
+            .saturating_add(room.saturating_sub(held).saturating_mul(bytes))
     }
 
     /// Whether the sum is within the limit, inclusive as the compiler's check is.

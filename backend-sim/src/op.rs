@@ -287,10 +287,10 @@ impl<P: Problem> Request<P> {
         self.raises_limit
     }
 
-    /// The limit to compile kernels with that use at most `used_bytes` of VMEM, bytes: the given or
-    /// the target's default one; where it may be raised, what leaves the room, in whole KiB, or the most that
+    /// The limit to compile kernels with that use at most `used_bytes` of VMEM, and would have `likely_bytes`, bytes: the given or
+    /// the target's default one; where it may be raised, what leaves the room and is likely enough, in whole KiB, or the most that
     /// such kernels may use if they use more.
-    pub fn limit_for(&self, used_bytes: u64) -> u64 {
+    pub fn limit_for(&self, used_bytes: u64, likely_bytes: u64) -> u64 {
         let capacity = self.target.vmem_usable_bytes.value;
         let default = self.target.default_vmem_limit_bytes.value;
         let given = self.allowed_bytes();
@@ -299,6 +299,8 @@ impl<P: Problem> Request<P> {
         }
         let wanted = used_bytes
             .saturating_add(room_bytes(self.target))
+            .max(likely_bytes)
+            .min(capacity)
             .next_multiple_of(1 << 10);
         wanted.max(default).min(capacity)
     }

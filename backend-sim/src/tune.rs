@@ -21,7 +21,7 @@ use tilecast_core::kernels::head::{Blocks, Head, Strategy, divides_columns};
 use tilecast_core::program::Kernel;
 
 use crate::kernel::Bounds;
-use crate::memory::VmemLedger;
+use crate::memory::{FIT_PROBABILITY, VmemLedger};
 use crate::op::{OpReport, PassReport, Request, SimError};
 use crate::plan::{BackwardPlan, ForwardPlan};
 use crate::problem::{BlockSizes, PassBlocks, Problem};
@@ -180,13 +180,14 @@ impl<B: PassBlocks> Row<B> {
         passes.iter().for_each(|pass| bounds.add(&pass.bounds()));
         let used = passes.iter().map(|pass| pass.vmem_used_bytes());
         let vmem_used_bytes = used.max().unwrap_or(0);
-        let vmem_limit_bytes = request.limit_for(vmem_used_bytes);
         let operations = passes.iter().map(|pass| pass.operations());
         let operations = operations.fold(0.0, f64::max);
         let ledgers = || {
             let kernels = passes.iter().flat_map(|pass| &pass.kernels);
             kernels.map(|kernel| &kernel.vmem)
         };
+        let likely = ledgers().map(|vmem| vmem.limit_for_probability(FIT_PROBABILITY));
+        let vmem_limit_bytes = request.limit_for(vmem_used_bytes, likely.max().unwrap_or(0));
         let largest = |pass: &&PassReport<P::Kernel>| {
             let kernel = (pass.kernels.iter()).max_by_key(|kernel| kernel.vmem.used_bytes())?;
             Some((kernel.name.clone(), kernel.vmem.clone()))

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use serde_json::{Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::kernel::{Bounds, CYCLES_ERROR, core_bytes_per_s};
-use tilecast::sim::memory::{SPILL_ERROR, is_open, room_bytes};
+use tilecast::sim::memory::{FIT_PROBABILITY, SPILL_ERROR, is_open, room_bytes};
 use tilecast::sim::op::Request;
 use tilecast::sim::pipeline::devices_per_chip;
 use tilecast::sim::plan::{BackwardPlan, ForwardPlan};
@@ -145,7 +145,7 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
     }
     if request.raises_limit() {
         lines.push(format!(
-            "limits leave {} for more register spills than predicted; --vmem-limit-kib N counts what fits N",
+            "limits leave at least {} for more register spills than predicted, and where there is as much VMEM what it takes to fit with probability {FIT_PROBABILITY}; --vmem-limit-kib N counts what fits N",
             bytes_text(room_bytes(request.target()) as f64)
         ));
     }

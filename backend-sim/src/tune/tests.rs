@@ -213,8 +213,15 @@ fn a_row_names_the_limit_that_it_needs() {
         let room = row.vmem_limit_bytes - row.vmem_used_bytes;
         let asked = room_bytes(request.target());
         assert!(room >= asked, "{room}");
-        let is_least = room < asked + (1 << 10);
-        assert!(is_least || row.vmem_limit_bytes == default, "{room}");
+        let is_least = room < asked + (1 << 10) || row.vmem_limit_bytes == default;
+        let is_likely = row.fit_probability >= FIT_PROBABILITY;
+        let is_all = row.vmem_limit_bytes == request.target().vmem_usable_bytes.value;
+        assert!(is_likely || is_all, "{}", row.fit_probability);
+        // No more than it takes: spills come in whole slots, limits in KiB.
+        assert!(
+            is_least || row.fit_probability < FIT_PROBABILITY + 0.01,
+            "{room}"
+        );
     }
 }
 
