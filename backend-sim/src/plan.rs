@@ -1,10 +1,12 @@
 //! How the passes of a head are cut up on a target, beyond the blocks that a search tries.
 
+use tilecast_core::DType;
 use tilecast_core::budget::{Term, TermKind, VmemLedger};
-use tilecast_core::kernels::linear_ce::{Blocks, Lazy, Strategy};
+use tilecast_core::kernels::head::{Blocks, Head, Lazy, Split, Strategy, Structure};
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Buffer, Layout};
 use tilecast_core::target::{Generation, Target};
+use tilecast_tpu::lower::F32Products;
 
 use crate::memory::room_bytes;
 use crate::problem::{PassBlocks, Setting};
@@ -40,6 +42,8 @@ pub struct BackwardPlan<B = Blocks> {
     pub product_blocks: [Option<B>; 2],
     /// Columns of a block of delta as it is made, where they are not those of [`blocks`](Self::blocks), which products read.
     pub delta_columns: Option<usize>,
+    /// Whether the `w` of a chunk is rounded to bf16 once, before its other kernels, for [`Strategy::Streaming`]; see `Schedule::rounds_w`.
+    pub rounds_w: bool,
 }
 
 impl<B> BackwardPlan<B> {
@@ -50,14 +54,23 @@ impl<B> BackwardPlan<B> {
             chunk_columns,
             product_blocks: [None, None],
             delta_columns: None,
+            rounds_w: false,
         }
     }
 }
 
 impl<B: PassBlocks> BackwardPlan<B> {
-    /// Those of a kernel of the pass, counted in the order in which they run: delta, `dx`, `dw`.
+    /// How many kernels of the pass come before that of delta.
+    pub const fn before_delta(&self) -> usize {
+        self.rounds_w as usize
+    }
+
+    /// Those of a kernel of the pass, counted in the order in which they run: (`w` of a chunk), delta, `dx`, `dw`.
     pub fn blocks_of(&self, kernel: usize) -> B {
         let [dx, dw] = self.product_blocks;
+        let Some(kernel) = kernel.checked_sub(self.before_delta()) else {
+            return self.blocks;
+        };
         let own = match kernel {
             0 => (self.delta_columns).map(|columns| self.blocks.with_columns(columns)),
             1 => dx,
@@ -102,6 +115,27 @@ pub fn rows_per_sub_tile(target: &Target) -> usize {
 /// the blocks that fit without are 4 % slower.
 pub fn dw_rows(target: &Target) -> Option<usize> {
     (target.generation == Generation::V4).then_some(2 * target.mxu_dim.value)
+}
+
+/// What cores share in a combined pass: of the other they have sums of their own, which take memory and a pass over them.
+pub fn cores_split(head: &Head) -> Split {
+    match head.tokens() < head.vocab() {
+        true => Split::Columns,
+        false => Split::Rows,
+    }
+}
+
+/// Whether plans are tried in which the `w` of a chunk is rounded before it is read in f32 by each block of rows. It takes a pass over `w`, and
+/// pays where blocks are small for lack of VMEM; elsewhere they are large enough without.
+pub(crate) fn may_round_w(head: &Head, setting: Setting) -> bool {
+    setting.target.generation == Generation::V4 && rounds_operands(head, setting)
+}
+
+/// Whether products round f32 operands, which can be rounded before then.
+pub(crate) fn rounds_operands(head: &Head, setting: Setting) -> bool {
+    head.dtype() == DType::F32
+        && setting.products == F32Products::Rounded
+        && setting.structure == Structure::Overlapped
 }
 
 /// Whether the `x` of a kernel that makes logits, which has a block as wide as `H` and two buffers, has to have one. It is another block for the

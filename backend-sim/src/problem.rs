@@ -7,7 +7,7 @@ use std::fmt::{self, Debug, Display};
 
 use tilecast_core::DType;
 use tilecast_core::kernels::head::{
-    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Strategy, Structure,
+    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Split, Strategy, Structure,
 };
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
@@ -18,7 +18,10 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
-use crate::plan::{BackwardPlan, ForwardPlan, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer};
+use crate::plan::{
+    BackwardPlan, ForwardPlan, cores_split, dw_rows, lazy, may_round_w, rounds_operands,
+    rows_per_sub_tile, x_in_one_buffer,
+};
 use crate::tune::plans;
 
 /// What passes are cut up for.
@@ -94,6 +97,7 @@ pub trait Problem: Copy + Debug {
         &self,
         blocks: Self::Blocks,
         strategies: &[Strategy],
+        setting: Setting,
     ) -> Vec<BackwardPlan<Self::Blocks>>;
 
     /// Multiply-adds of one product over the whole op: one forward, three backward.
@@ -356,18 +360,21 @@ impl<P: OnHead> Problem for P {
 
     fn forward_plans(&self, blocks: Self::Blocks, setting: Setting) -> Vec<ForwardPlan> {
         let plan = ForwardPlan::from(blocks);
-        let can_round = self.head().dtype() == DType::F32
-            && setting.products == F32Products::Rounded
-            && setting.structure == Structure::Overlapped;
-        let rounding = can_round.then_some(ForwardPlan {
+        let rounding = rounds_operands(self.head(), setting).then_some(ForwardPlan {
             rounds_x: true,
             ..plan
         });
         [plan].into_iter().chain(rounding).collect()
     }
 
-    fn plans(&self, blocks: Self::Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
-        plans(self.head(), blocks, strategies)
+    fn plans(
+        &self,
+        blocks: Self::Blocks,
+        strategies: &[Strategy],
+        setting: Setting,
+    ) -> Vec<BackwardPlan> {
+        let rounds_w = may_round_w(self.head(), setting);
+        plans(self.head(), blocks, strategies, rounds_w)
     }
 
     fn product_macs(&self) -> f64 {
@@ -413,6 +420,10 @@ pub(crate) fn schedule(
         forward: forward.blocks,
         chunk_columns: backward.chunk_columns.unwrap_or(backward.blocks.v),
         cores: target.cores_per_device(),
+        cores_split: match structure {
+            Structure::Overlapped => cores_split(problem.head()),
+            Structure::InTurn => Split::Rows,
+        },
         rows_per_sub_tile: rows_per_sub_tile(target),
         structure,
         dx,
@@ -420,6 +431,7 @@ pub(crate) fn schedule(
         delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
         rounds_x: [forward.rounds_x, products == F32Products::Rounded],
+        rounds_w: backward.rounds_w,
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward.blocks, problem.head().hidden()),
             Structure::InTurn => None,
@@ -492,7 +504,12 @@ impl Problem for LogitsOp {
         vec![blocks.into()]
     }
 
-    fn plans(&self, blocks: Self::Blocks, _: &[Strategy]) -> Vec<BackwardPlan<Self::Blocks>> {
+    fn plans(
+        &self,
+        blocks: Self::Blocks,
+        _: &[Strategy],
+        _: Setting,
+    ) -> Vec<BackwardPlan<Self::Blocks>> {
         vec![BackwardPlan::in_blocks(blocks, None)]
     }
 

@@ -64,7 +64,7 @@ impl<B: PassBlocks> Space<B> {
                 .flat_map(|blocks| problem.forward_plans(blocks, request.setting()))
                 .collect(),
             backward: (blocks(backward, backward_blocks).into_iter())
-                .flat_map(|blocks| problem.plans(blocks, strategies))
+                .flat_map(|blocks| problem.plans(blocks, strategies, request.setting()))
                 .collect(),
         }
     }
@@ -108,15 +108,28 @@ impl<B: PassBlocks> Space<B> {
     }
 }
 
-/// The backward plans of given blocks of the fused head.
-pub(crate) fn plans(head: &Head, blocks: Blocks, strategies: &[Strategy]) -> Vec<BackwardPlan> {
+/// The backward plans of given blocks of the fused head, and those that round `w` if that may pay.
+pub(crate) fn plans(
+    head: &Head,
+    blocks: Blocks,
+    strategies: &[Strategy],
+    may_round_w: bool,
+) -> Vec<BackwardPlan> {
     let mut plans = Vec::new();
     for strategy in strategies {
         match strategy {
             Strategy::Combined => plans.push(BackwardPlan::in_blocks(blocks, None)),
             Strategy::Streaming => {
-                let chunks = chunk_columns(head, blocks.v).into_iter();
-                plans.extend(chunks.map(|columns| BackwardPlan::in_blocks(blocks, Some(columns))));
+                for rounds_w in [false, true] {
+                    if rounds_w && !may_round_w {
+                        continue;
+                    }
+                    let chunks = chunk_columns(head, blocks.v, rounds_w).into_iter();
+                    plans.extend(chunks.map(|columns| BackwardPlan {
+                        rounds_w,
+                        ..BackwardPlan::in_blocks(blocks, Some(columns))
+                    }));
+                }
             }
         }
     }
@@ -124,10 +137,12 @@ pub(crate) fn plans(head: &Head, blocks: Blocks, strategies: &[Strategy]) -> Vec
 }
 
 /// Sizes of a chunk for column blocks of `v`, whole blocks: those of a fixed list that keep to the
-/// share of memory, or the largest that does, or one block.
-fn chunk_columns(head: &Head, v: usize) -> Vec<usize> {
+/// share of memory, or the largest that does, or one block. A rounded `w` has as many rows as `H` beside delta's.
+fn chunk_columns(head: &Head, v: usize, rounds_w: bool) -> Vec<usize> {
     let logits_bytes = head.vocab() * size_of::<f32>();
+    let rows = head.tokens() + if rounds_w { head.hidden() } else { 0 };
     let most = logits_bytes / 100 * CHUNK_SHARE_PERCENT / head.delta_dtype().size_bytes();
+    let most = (most as u128 * head.tokens() as u128 / rows as u128) as usize;
     let mut sizes: Vec<usize> = (CHUNK_COLUMNS.iter().copied())
         .filter(|&columns| columns <= most)
         .collect();

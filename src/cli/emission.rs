@@ -24,7 +24,7 @@ use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::error::CliError;
 use super::logits::given_blocks;
-use super::report::{forward_text, own_text, space};
+use super::report::{backward_text, forward_text, space};
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +155,8 @@ pub(crate) struct OpEmission {
     pub(crate) backward_blocks: Option<BlockSizes>,
     /// Of kernels that have their own.
     pub(crate) own_blocks: OwnBlocks,
+    /// Whether the backward pass rounds `w` by chunks.
+    pub(crate) rounds_w: bool,
     /// Of the backward pass, where there are several.
     pub(crate) strategy: Option<&'static str>,
     /// What each kernel asks for.
@@ -228,7 +230,7 @@ impl OpEmission {
 
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
-        let backward = (self.backward_blocks, self.own_blocks);
+        let backward = (self.backward_blocks, self.own_blocks, self.rounds_w);
         choice_text((self.blocks, self.rounds_x), backward, self.strategy)
     }
 }
@@ -275,6 +277,7 @@ impl Choices<'_> {
                 },
                 _ => OwnBlocks::default(),
             },
+            rounds_w: pass.backward() && schedule.rounds_w,
             strategy: pass.backward().then(|| schedule.strategy.name()),
             vmem_limit_bytes: emission.vmem_limit_bytes,
             misfit: emission.misfit,
@@ -301,6 +304,7 @@ impl Choices<'_> {
             rounds_x: false,
             backward_blocks,
             own_blocks: OwnBlocks::default(),
+            rounds_w: false,
             strategy: None,
             vmem_limit_bytes,
             misfit: None,
@@ -324,13 +328,15 @@ fn kernels<K: Kernel>(
 /// Blocks and strategy, for a person.
 pub(crate) fn choice_text(
     (blocks, rounds_x): (Option<BlockSizes>, bool),
-    (backward_blocks, own): (Option<BlockSizes>, OwnBlocks),
+    (backward_blocks, own, rounds_w): (Option<BlockSizes>, OwnBlocks, bool),
     strategy: Option<&str>,
 ) -> String {
     let forward = blocks.map(|blocks| format!("forward {}", forward_text(blocks, rounds_x)));
-    let own = own_text(own);
     let backward = backward_blocks.map(|blocks| match strategy {
-        Some(strategy) => format!("backward {blocks}{own} {strategy}"),
+        Some(strategy) => format!(
+            "backward {} {strategy}",
+            backward_text(blocks, own, rounds_w)
+        ),
         None => format!("backward {blocks}"),
     });
     let parts: Vec<String> = [forward, backward].into_iter().flatten().collect();

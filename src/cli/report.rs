@@ -241,15 +241,21 @@ pub(crate) fn forward_plan_text(plan: &ForwardPlan<impl PassBlocks>) -> String {
 
 /// Blocks of a backward pass, and of its kernels where these have their own.
 pub(crate) fn plan_text(plan: &BackwardPlan<impl PassBlocks>) -> String {
-    let own = own_text(OwnBlocks {
+    let own = OwnBlocks {
         delta_columns: plan.delta_columns,
         products: plan.product_blocks.map(|own| own.map(product_sizes)),
-    });
-    format!("{}{own}", blocks_text(plan.blocks))
+    };
+    backward_text(plan.blocks.sizes(), own, plan.rounds_w)
+}
+
+/// The same of these blocks; and whether `w` is rounded by chunks.
+pub(crate) fn backward_text(blocks: impl Display, own: OwnBlocks, rounds_w: bool) -> String {
+    let rounded = if rounds_w { " w rounded" } else { "" };
+    format!("{blocks}{}{rounded}", own_text(own))
 }
 
 /// What kernels have of their own, to follow the blocks of their pass.
-pub(crate) fn own_text(own: OwnBlocks) -> String {
+fn own_text(own: OwnBlocks) -> String {
     let delta = (own.delta_columns).map(|columns| format!(" delta {columns} columns"));
     let named = ["dx", "dw"].into_iter().zip(own.products);
     let products = named.filter_map(|(name, own)| {

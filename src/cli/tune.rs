@@ -365,6 +365,7 @@ fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
         "dw_blocks": blocks_json(product(1)),
         "delta_columns": plan.and_then(|plan| plan.delta_columns),
         "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
+        "rounds_w": plan.map(|plan| plan.rounds_w),
         "verdict": row.report.verdict.name(),
         "reason": row.report.reason,
         "time_s": total.map(|total| total.time_s),
@@ -398,6 +399,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "dw_h",
         "delta_columns",
         "chunk_columns",
+        "rounds_w",
         "verdict",
         "reason",
         "time_s",
@@ -453,6 +455,7 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
             plan.and_then(|plan| plan.chunk_columns)
                 .map(|n| n.to_string()),
         ),
+        empty_or(plan.map(|plan| plan.rounds_w.to_string())),
         row.report.verdict.name().into(),
         empty_or(row.report.reason.clone()),
         time(|total| total.time_s),

@@ -70,6 +70,11 @@ fn of_their_own(schedule: &mut Schedule) {
     });
 }
 
+/// Two cores, each with half of the columns and a sum of `dx`.
+fn cores_by_columns(schedule: &mut Schedule) {
+    (schedule.cores, schedule.cores_split) = (2, Split::Columns);
+}
+
 fn in_turn(schedule: &mut Schedule) {
     schedule.structure = Structure::InTurn;
 }
@@ -267,6 +272,8 @@ cases! {
         .edit_schedule(|s| s.lazy = lazy_and_kept(1));
 
     // One thing at a time, as published kernels do.
+    cores_share_columns_f32: Case::new("", [13, 12, 20]).blocks([4, 8, 10]).options(everything()).edit_schedule(cores_by_columns);
+    cores_share_columns_bf16: Case::new("", [13, 12, 20]).blocks([4, 8, 5]).bf16().edit_schedule(cores_by_columns);
     in_turn_f32: ragged().edit_schedule(in_turn);
     in_turn_bf16: ragged().bf16().edit_schedule(in_turn);
     in_turn_with_everything: ragged().options(everything()).edit_schedule(in_turn);
@@ -306,6 +313,8 @@ cases! {
         });
     tpu_blocks_x_in_one_buffer: Case::new("", [300, 140, 301]).blocks([128, 256, 128])
         .options(everything()).edit_schedule(|s| s.x_in_one_buffer = [true; 2]);
+    tpu_blocks_cores_share_columns: Case::new("", [300, 140, 501]).blocks([128, 128, 128]).options(everything())
+        .edit_schedule(cores_by_columns);
     tpu_blocks_in_turn: tpu_blocks().options(everything()).edit_schedule(in_turn);
     tpu_blocks_in_turn_bf16: tpu_blocks().bf16().edit_schedule(in_turn);
     tpu_blocks_in_turn_in_one_hidden_block: Case::new("", [300, 140, 301]).blocks([128, 256, 128])

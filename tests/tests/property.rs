@@ -125,7 +125,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         block(),
         any::<bool>(),
         any::<bool>(),
-        [any::<bool>(), any::<bool>()],
+        [any::<bool>(), any::<bool>(), any::<bool>()],
         [own_blocks(), own_blocks()],
         proptest::option::of((block(), any::<bool>())),
     )
@@ -153,6 +153,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 },
                 split: split(by_columns[0]),
                 delta_split: split(by_columns[1]),
+                cores_split: split(by_columns[2]),
                 dx: dx.map(|own| product(own, backward)),
                 dw: dw.map(|own| product(own, backward)),
                 lazy: lazy.map(|(columns, keeps_logits)| Lazy {

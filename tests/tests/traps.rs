@@ -127,6 +127,31 @@ fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
     }
 }
 
+/// The same of a `w` whose chunks are rounded, of which blocks overhang in both dimensions and chunks overlap.
+#[test]
+fn w_that_is_rounded_by_chunks_is_right_where_nothing_is_lost() {
+    for (shape, blocks) in [([70, 21, 130], [16, 8, 32]), ([150, 140, 501], [128; 3])] {
+        let case = Case::new("rounded w", shape)
+            .blocks(blocks)
+            .options(Options {
+                delta_dtype: Some(DType::Bf16),
+                bias: true,
+                ..Options::default()
+            })
+            .edit_schedule(|schedule| (schedule.rounds_w, schedule.rounds_x) = (true, [true; 2]));
+        let mut data = case.data();
+        for numbers in [&mut data.x, &mut data.w] {
+            (numbers.iter_mut()).for_each(|number| *number = round_to(DType::Bf16, *number));
+        }
+        assert_matches_reference(&case, &data);
+        let schedule = case.schedule_for(Strategy::Streaming).unwrap();
+        let program = case.problem().backward(&schedule).unwrap();
+        let rounded = (program.arrays().iter()).filter(|array| array.name == "w_rounded");
+        let dtypes: Vec<DType> = rounded.map(|array| array.dtype).collect();
+        assert_eq!(dtypes, [DType::Bf16]);
+    }
+}
+
 /// The same for rows and hidden columns that a block overhangs: they are NaN unless masked.
 #[test]
 fn phantom_rows_and_hidden_columns_do_not_enter_gradients() {

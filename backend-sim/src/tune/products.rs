@@ -66,13 +66,14 @@ pub(super) fn put_together<B: PassBlocks, K>(
     vocab: usize,
     most_operations: f64,
 ) -> Vec<BackwardPlan<B>> {
-    let mut chunks: BTreeMap<usize, [Best<B>; KERNELS]> = BTreeMap::new();
+    let mut chunks: BTreeMap<(usize, bool), [Best<B>; KERNELS]> = BTreeMap::new();
     for (plan, pass) in plans.iter().zip(passes) {
         let (Some(chunk_columns), Some(pass)) = (plan.chunk_columns, pass) else {
             continue;
         };
-        let chunk = chunks.entry(chunk_columns).or_default();
+        let chunk = chunks.entry((chunk_columns, plan.rounds_w)).or_default();
         for (i, best) in chunk.iter_mut().enumerate() {
+            let i = plan.before_delta() + i;
             let kernels: Vec<_> = pass.kernels.iter().skip(i).step_by(KERNELS).collect();
             let blocks = plan.blocks_of(i);
             let Some(cost) = Cost::of(&kernels, blocks, most_operations) else {
@@ -85,7 +86,7 @@ pub(super) fn put_together<B: PassBlocks, K>(
         }
     }
     let mut found = Vec::new();
-    for (chunk_columns, [delta, dx, dw]) in chunks {
+    for ((chunk_columns, rounds_w), [delta, dx, dw]) in chunks {
         for (&columns, delta) in &delta {
             let together = dx.iter().filter_map(|(&v, dx)| {
                 let read = divides_columns(vocab, columns, v);
@@ -94,7 +95,8 @@ pub(super) fn put_together<B: PassBlocks, K>(
             let together = together.map(|(v, costs)| {
                 let soon = costs.iter().all(|cost| cost.compiles_soon);
                 let time_s: f64 = costs.iter().map(|cost| cost.time_s).sum();
-                (soon, time_s, plan_of(chunk_columns, v, costs))
+                let plan = plan_of(chunk_columns, v, costs);
+                (soon, time_s, BackwardPlan { rounds_w, ..plan })
             });
             found.extend(together.min_by(rank));
         }

@@ -94,7 +94,7 @@ fn chunks_keep_to_their_share_of_the_logits_where_one_block_does() {
         for dtype in [DType::Bf16, DType::F32] {
             let problem = LinearCe::new(2048, 512, vocab, dtype, Options::default()).unwrap();
             for v in [128, 1024, 8192] {
-                let sizes = chunk_columns(problem.head(), v);
+                let sizes = chunk_columns(problem.head(), v, false);
                 assert!(!sizes.is_empty());
                 for columns in sizes {
                     let share = (columns * dtype.size_bytes()) as f64 / (vocab * 4) as f64;
@@ -384,4 +384,43 @@ fn x_is_rounded_where_that_is_faster() {
     let best = super::best(&request, &space, 1, || ()).unwrap();
     let first = best.rows[0].forward.unwrap();
     assert!(!first.rounds_x, "{first:?}");
+}
+
+/// Backward passes over f32 inputs, by chunks.
+fn chunks_of_f32(target: &str, products: F32Products) -> (Request, Space) {
+    let problem = LinearCe::new(8192, 8192, 128_256, DType::F32, Options::default()).unwrap();
+    let target = Target::by_name(target).unwrap();
+    let request = Request::new(problem, target, 1, None).unwrap();
+    let request = request.products(products);
+    let space = Space::new(&request, [false, true], [None; 2], &[Strategy::Streaming]);
+    (request, space)
+}
+
+#[test]
+fn w_may_be_rounded_on_v4_where_products_round_it() {
+    let rounding = |target, products| {
+        let (_, space) = chunks_of_f32(target, products);
+        space.backward.iter().any(|plan| plan.rounds_w)
+    };
+    assert!(rounding("v4", F32Products::Rounded));
+    assert!(!rounding("v4", F32Products::Exact));
+    assert!(!rounding("v5p", F32Products::Rounded));
+}
+
+#[test]
+fn a_rounded_w_keeps_its_chunk_within_the_share_of_memory() {
+    let (request, space) = chunks_of_f32("v4", F32Products::Rounded);
+    let logits = 8192 * 128_256 * 4;
+    for plan in space.backward.iter().filter(|plan| plan.rounds_w) {
+        let columns = plan.chunk_columns.unwrap() as u64;
+        let program = request.backward_program(*plan).unwrap();
+        let arrays = program.arrays().iter();
+        let bytes = |name| {
+            let mut named = arrays.clone().filter(|array| array.name == name);
+            named.next().map_or(0, tilecast_core::program::Array::bytes)
+        };
+        assert!(bytes("w_rounded") <= columns * 8192 * 2);
+        let chunk = bytes("w_rounded") + bytes("delta");
+        assert!(chunk <= logits / 10, "{plan:?}: {chunk}");
+    }
 }

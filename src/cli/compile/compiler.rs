@@ -136,6 +136,7 @@ impl Source {
                 dx_blocks: emission.own_blocks.products[0],
                 dw_blocks: emission.own_blocks.products[1],
                 delta_columns: emission.own_blocks.delta_columns,
+                rounds_w: emission.rounds_w,
                 strategy: emission.strategy.map(Into::into),
                 ..report
             },

@@ -32,6 +32,8 @@ pub(super) struct Report {
     pub(super) dx_blocks: Option<[usize; 2]>,
     pub(super) dw_blocks: Option<[usize; 2]>,
     pub(super) delta_columns: Option<usize>,
+    /// Of the backward pass.
+    pub(super) rounds_w: bool,
     pub(super) strategy: Option<String>,
     /// Arrays that were taken for those of a Mosaic kernel.
     pub(super) arrays: Option<Arrays>,
@@ -90,6 +92,7 @@ impl Report {
             dx_blocks: None,
             dw_blocks: None,
             delta_columns: None,
+            rounds_w: false,
             strategy: None,
             arrays: None,
             kernels: Vec::new(),
@@ -147,7 +150,7 @@ impl Report {
                 products: [self.dx_blocks, self.dw_blocks],
             };
             let forward = (self.blocks, self.rounds_x);
-            let backward = (self.backward_blocks, own);
+            let backward = (self.backward_blocks, own, self.rounds_w);
             let choice = choice_text(forward, backward, self.strategy.as_deref());
             print(format_args!("{op} for {}: {choice}", self.target))?;
         }

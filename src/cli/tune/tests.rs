@@ -79,6 +79,7 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "dw_blocks",
                 "delta_columns",
                 "chunk_columns",
+                "rounds_w",
                 "verdict",
                 "reason",
                 "time_s",

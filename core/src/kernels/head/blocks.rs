@@ -48,8 +48,11 @@ pub struct Schedule {
     pub strategy: Strategy,
     /// Streaming: columns of a chunk of delta, at most (rounded to whole blocks).
     pub chunk_columns: usize,
-    /// Combined: cores, each with its own sum of `dw`, at most.
+    /// Combined: cores, each with its own sum of a gradient, at most.
     pub cores: usize,
+    /// Combined: what cores share. Of rows each has its own sum of `dw`, of columns of `dx`, which takes less memory if there are fewer
+    /// tokens than columns. Columns are shared where each core has as many blocks of them.
+    pub cores_split: Split,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
     /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small enough
@@ -74,6 +77,9 @@ pub struct Schedule {
     /// Forward, and backward by streaming, with f32 inputs: whether the kernels get an `x` that is rounded to bf16 once, before the first.
     /// For products that would round it each time: half of its bytes move, and take half of the fast memory.
     pub rounds_x: [bool; 2],
+    /// Streaming, with f32 inputs: whether the kernels of a chunk get a `w` whose columns of the chunk are rounded to bf16 once. Delta reads
+    /// these for each block of rows, and so does `dx`: half of the bytes each time, and half of the fast memory, for a pass over `w`.
+    pub rounds_w: bool,
     /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is another one
     /// for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks of `w` larger.
     pub x_in_one_buffer: [bool; 2],
@@ -162,6 +168,7 @@ impl Schedule {
             strategy,
             chunk_columns: blocks.v,
             cores: 1,
+            cores_split: Split::Rows,
             rows_per_sub_tile: blocks.b,
             shared_sub_tiles: false,
             structure: Structure::Overlapped,
@@ -172,6 +179,7 @@ impl Schedule {
             delta_columns: None,
             dw_rows: None,
             rounds_x: [false; 2],
+            rounds_w: false,
             x_in_one_buffer: [false; 2],
             lazy: None,
         }
@@ -332,22 +340,40 @@ impl Chunks {
     }
 }
 
-/// How the combined backward deals row blocks to cores.
+/// How the combined backward deals row blocks or column blocks to cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cores {
-    /// Cores in use; each has at least one row block.
+    /// Cores in use; each has at least one block.
     pub(super) count: usize,
-    /// Row blocks of a core; the last may have fewer.
-    pub(super) row_blocks_each: usize,
+    /// Blocks of a core; of rows the last may have fewer.
+    pub(super) blocks_each: usize,
+    /// What they are blocks of.
+    pub(super) split: Split,
 }
 
 impl Cores {
-    pub(super) fn new(head: &Head, b: usize, at_most: usize) -> Self {
-        let row_blocks = head.tokens.div_ceil(b);
-        let row_blocks_each = row_blocks.div_ceil(at_most);
+    /// `at_most` cores share the blocks by `split`, or by rows if that leaves one of them fewer columns.
+    pub(super) fn new(head: &Head, blocks: Blocks, at_most: usize, split: Split) -> Self {
+        let column_blocks = head.vocab.div_ceil(blocks.v);
+        let (split, all) = match split {
+            Split::Columns if at_most > 1 && column_blocks.is_multiple_of(at_most) => {
+                (split, column_blocks)
+            }
+            _ => (Split::Rows, head.tokens.div_ceil(blocks.b)),
+        };
+        let blocks_each = all.div_ceil(at_most);
         Self {
-            count: row_blocks.div_ceil(row_blocks_each),
-            row_blocks_each,
+            count: all.div_ceil(blocks_each),
+            blocks_each,
+            split,
+        }
+    }
+
+    /// How many sums there are of `dw`.
+    pub(super) const fn sums_of_dw(self) -> usize {
+        match self.split {
+            Split::Rows => self.count,
+            Split::Columns => 1,
         }
     }
 }
@@ -486,13 +512,32 @@ mod tests {
             let head = Head::new([tokens, 8, 8], DType::F32, None, HeadOptions::default()).unwrap();
             for b in 1..9 {
                 for at_most in 1..6 {
-                    let cores = Cores::new(&head, b, at_most);
+                    let blocks = Blocks { b, h: 8, v: 8 };
+                    let cores = Cores::new(&head, blocks, at_most, Split::Rows);
                     let row_blocks = tokens.div_ceil(b);
                     assert!(cores.count <= at_most);
-                    assert!((cores.count - 1) * cores.row_blocks_each < row_blocks);
-                    assert!(cores.count * cores.row_blocks_each >= row_blocks);
+                    assert!((cores.count - 1) * cores.blocks_each < row_blocks);
+                    assert!(cores.count * cores.blocks_each >= row_blocks);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn cores_share_columns_if_each_has_as_many_blocks() {
+        let head = Head::new([64, 8, 48], DType::F32, None, HeadOptions::default()).unwrap();
+        for at_most in 1..9 {
+            let (b, h, v) = (16, 8, 8);
+            let cores = Cores::new(&head, Blocks { b, h, v }, at_most, Split::Columns);
+            let (split, sums) = match at_most {
+                2 | 3 | 6 => (Split::Columns, 1),
+                _ => (Split::Rows, cores.count),
+            };
+            assert_eq!(
+                (cores.split, cores.sums_of_dw()),
+                (split, sums),
+                "{at_most}"
+            );
         }
     }
 }

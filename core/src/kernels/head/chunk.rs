@@ -6,7 +6,7 @@ use super::blocks::{Blocks, Chunks};
 use crate::DType;
 use crate::ops::{Accumulate, TileOps};
 use crate::spec::{AxisId, BlockIndex, Blocked, SpecBuilder};
-use crate::view::TileRef;
+use crate::view::{ScalarsRef, TileRef};
 
 /// An array of logits or delta, in blocks of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +65,40 @@ impl ChunkArray {
     /// Parts of so many rows of its blocks, to be copied.
     pub(super) fn by_copy(self, rows: usize) -> Blocked {
         Blocked::by_copy(self.dtype, self.dims, [rows, self.block[1]])
+    }
+}
+
+/// The `w` of kernels: its columns, and which block of them a step has.
+#[derive(Clone, Debug)]
+pub(super) struct WeightColumns {
+    pub(super) count: usize,
+    pub(super) block: BlockIndex,
+}
+
+impl WeightColumns {
+    /// Of a kernel that gets `w` as it is.
+    pub(super) fn all(head: &Head, block: impl Into<BlockIndex>) -> Self {
+        Self {
+            count: head.vocab,
+            block: block.into(),
+        }
+    }
+
+    /// Of a kernel over blocks of `v` columns of a chunk, the number of whose first block is the first of `chunk`: those that are rounded
+    /// are in an array of their own.
+    pub(super) fn of_chunk(
+        head: &Head,
+        (chunks, v): (Chunks, usize),
+        columns: AxisId,
+        chunk: ScalarsRef,
+    ) -> Self {
+        match head.w_dtype == head.dtype {
+            true => Self::all(head, BlockIndex::from(columns) + chunk.at(0)),
+            false => Self {
+                count: chunks.blocks * v,
+                block: columns.into(),
+            },
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The one-kernel backward pass.
 
-use super::blocks::{Blocks, Cores};
+use super::blocks::{Blocks, Cores, Split};
+use super::chunk::WeightColumns;
 use super::delta::Coefficients;
 use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, compute};
@@ -11,9 +12,9 @@ use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
 
-/// Grid `(cores, rows of a core, columns, stage, hidden)`. Stage 0 recomputes a block of logits and
+/// Grid `(cores, rows, columns, stage, hidden)`, of rows or of columns those of a core. Stage 0 recomputes a block of logits and
 /// turns it into delta, in place and in f32. Stage 1 walks the hidden blocks once more and adds the
-/// tile's share to `dx [b,h]` and to the core's own `dw [h,v]`, both read, updated and written
+/// tile's share to `dx [b,h]` and to `dw [h,v]`, of which the one is the core's own sum if it shares the other's blocks, both read, updated and written
 /// back by explicit copies: an output window could not do it, because the grid returns to a block
 /// of `dx` for every column block and to one of `dw` for every row block. A block of `dx` that is as wide
 /// as the hidden dimension stays where it is until its last column block.
@@ -51,8 +52,8 @@ struct Gradient {
 
 impl Combined {
     /// The kernel for `head`. Operands: `x`, `w`, (`bias`), the vectors of the coefficients in
-    /// the order in which they are declared, then in f32 `dx [B',H']` of whole blocks, `dw` of [each core](Blocks::copied_dw),
-    /// (`dbias [cores,1,V']`: a core's row is a matrix of its own, because a copy takes whole tiles).
+    /// the order in which they are declared, then in f32 `dx [B',H']` of whole blocks, or one for each core, each sum of [`dw`](Blocks::copied_dw),
+    /// (those of `dbias [1,V']`: a row is a matrix of its own, because a copy takes whole tiles).
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -69,20 +70,28 @@ impl Combined {
         let mut spec = SpecBuilder::new(name);
         let row_blocks = head.tokens.div_ceil(blocks.b);
         let core = spec.axis("core", cores.count, Semantics::Parallel);
-        let row = spec.axis("rows", cores.row_blocks_each, Semantics::Arbitrary);
         let column_blocks = head.vocab.div_ceil(blocks.v);
-        let columns = spec.axis("columns", column_blocks, Semantics::Arbitrary);
+        let each = cores.blocks_each;
+        let [rows_of_core, columns_of_core] = match cores.split {
+            Split::Rows => [each, column_blocks],
+            Split::Columns => [row_blocks, each],
+        };
+        let row = spec.axis("rows", rows_of_core, Semantics::Arbitrary);
+        let columns = spec.axis("columns", columns_of_core, Semantics::Arbitrary);
         let stage = spec.axis("stage", 2, Semantics::Arbitrary);
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
-        // The last core may have fewer row blocks; its surplus steps stay on the last one, idle.
-        let row_block = (BlockIndex::from(core) * cores.row_blocks_each as i64
-            + BlockIndex::from(row))
-        .at_most(row_blocks as i64 - 1);
+        let of_core = |axis: AxisId| BlockIndex::from(core) * each as i64 + BlockIndex::from(axis);
+        let [row_block, column_block]: [BlockIndex; 2] = match cores.split {
+            // The last core may have fewer row blocks; its surplus steps stay on the last one, idle.
+            Split::Rows => [of_core(row).at_most(row_blocks as i64 - 1), columns.into()],
+            Split::Columns => [row.into(), of_core(columns)],
+        };
         let position = Position {
             rows: row_block.clone(),
-            columns: columns.into(),
+            columns: column_block.clone(),
             hidden,
+            w: WeightColumns::all(head, column_block),
         };
         // Products read the delta of a block, which takes the place of its logits.
         let plan = Plan {
@@ -92,17 +101,23 @@ impl Combined {
         let logits = Logits::declare(&mut spec, head, plan, position);
         let coefficients = coefficients(&mut PerRow::new(&mut spec, head, blocks.b, row_block));
         let [rows_up, hidden_up, vocab_up] = blocks.whole(head);
+        let of_dw = cores.sums_of_dw();
+        let whole = [rows_up, hidden_up];
+        let dx_array = match cores.split {
+            Split::Rows => Blocked::by_copy(DType::F32, whole, [blocks.b, blocks.h]),
+            Split::Columns => {
+                let dims = [cores.count, rows_up, hidden_up];
+                Blocked::by_copy(DType::F32, dims, [1, blocks.b, blocks.h])
+            }
+        };
         let dx = Gradient {
-            array: spec.hbm(
-                "dx",
-                Blocked::by_copy(DType::F32, [rows_up, hidden_up], [blocks.b, blocks.h]),
-            ),
+            array: spec.hbm("dx", dx_array),
             tile: spec.scratch_tile("dx_tile", DType::F32, [blocks.b, blocks.h]),
             read: spec.semaphore("dx_read"),
             write: spec.semaphore("dx_write"),
         };
         let [dw_rows, dw_columns] = blocks.copied_dw(head);
-        let dims = [cores.count, dw_rows, dw_columns];
+        let dims = [of_dw, dw_rows, dw_columns];
         let dw = Gradient {
             array: spec.hbm(
                 "dw",
@@ -113,7 +128,7 @@ impl Combined {
             write: spec.semaphore("dw_write"),
         };
         let dbias = head.options.bias.then(|| {
-            let dims = [cores.count, 1, vocab_up];
+            let dims = [of_dw, 1, vocab_up];
             (
                 spec.hbm(
                     "dbias",
@@ -142,10 +157,9 @@ impl Combined {
     }
 
     /// Stage 0: logits, then delta in their place.
-    fn recompute<T: TileOps>(&self, t: &T, row_block: T::Index) {
+    fn recompute<T: TileOps>(&self, t: &T, [row_block, column]: [T::Index; 2]) {
         let first = t.and(t.is_first(self.columns), t.is_first(self.hidden));
         t.when(first, || compute(t, &self.coefficients.prepare));
-        let column = t.program_id(self.columns);
         self.logits.compute(t, |part| {
             let z = part.logits;
             let first_column = column * self.blocks.v as i64;
@@ -171,7 +185,7 @@ impl Combined {
                 t.mask_rows(delta, self.logits.rows_left(t, row_block), 0.0);
             }
             if let Some((array, tile, semaphore)) = self.dbias {
-                let block = array.block([t.program_id(self.core), t.index(0), column]);
+                let block = array.block([self.sum_of_dw(t), t.index(0), column]);
                 let row = tile.as_tile(DType::F32);
                 t.when(t.is_first(self.row), || {
                     t.column_sum(tile, delta, Accumulate::Overwrite);
@@ -187,15 +201,21 @@ impl Combined {
     }
 
     /// Stage 1: one hidden block of both gradients.
-    fn update<T: TileOps>(&self, t: &T, row_block: T::Index) {
-        let (column, hidden) = (t.program_id(self.columns), t.program_id(self.hidden));
+    fn update<T: TileOps>(&self, t: &T, [row_block, column]: [T::Index; 2]) {
+        let hidden = t.program_id(self.hidden);
         if self.logits.ragged_rows() {
             t.mask_rows(self.logits.x, self.logits.rows_left(t, row_block), 0.0);
         }
         if self.logits.ragged_columns() {
             t.mask_columns(self.logits.w, self.logits.columns_left(t, column), 0.0);
         }
-        let dx = self.dx.array.block([row_block, hidden]);
+        let dx = match self.cores.split {
+            Split::Rows => SumBlock::OfAll(self.dx.array.block([row_block, hidden])),
+            Split::Columns => {
+                let core = t.program_id(self.core);
+                SumBlock::OfCore(self.dx.array.block([core, row_block, hidden]))
+            }
+        };
         let dw = self.dw_block(t, hidden, column);
         let has_dx = t.is_after_first(self.columns);
         let has_dw = t.is_after_first(self.row);
@@ -252,33 +272,71 @@ impl Combined {
         self.logits.sub_tiles().structure == Structure::InTurn
     }
 
-    /// A block of the core's own `dw`.
+    /// Which sum of `dw` the core adds to.
+    fn sum_of_dw<T: TileOps>(&self, t: &T) -> T::Index {
+        match self.cores.split {
+            Split::Rows => t.program_id(self.core),
+            Split::Columns => t.index(0),
+        }
+    }
+
+    /// A block of the core's sum of `dw`.
     fn dw_block<T: TileOps>(
         &self,
         t: &T,
         hidden: T::Index,
         column: T::Index,
-    ) -> HbmBlock<T::Index, 3> {
-        let core = t.program_id(self.core);
-        self.dw.array.block([core, hidden, column])
+    ) -> SumBlock<T::Index> {
+        let sum = self.sum_of_dw(t);
+        SumBlock::OfCore(self.dw.array.block([sum, hidden, column]))
     }
 }
 
+/// A block of a sum of a gradient: a matrix, or one of several.
+#[derive(Clone, Copy)]
+enum SumBlock<I> {
+    OfAll(HbmBlock<I, 2>),
+    OfCore(HbmBlock<I, 3>),
+}
+
 impl Gradient {
-    fn start_read<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
-        t.start_copy(Direction::Load, block, self.tile, self.read);
+    fn start<T: TileOps>(&self, t: &T, to: Direction, block: SumBlock<T::Index>) {
+        let semaphore = self.semaphore(to);
+        match block {
+            SumBlock::OfAll(block) => t.start_copy(to, block, self.tile, semaphore),
+            SumBlock::OfCore(block) => t.start_copy(to, block, self.tile, semaphore),
+        }
     }
 
-    fn finish_read<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
-        t.wait(Direction::Load, block, self.tile, self.read);
+    fn finish<T: TileOps>(&self, t: &T, to: Direction, block: SumBlock<T::Index>) {
+        let semaphore = self.semaphore(to);
+        match block {
+            SumBlock::OfAll(block) => t.wait(to, block, self.tile, semaphore),
+            SumBlock::OfCore(block) => t.wait(to, block, self.tile, semaphore),
+        }
     }
 
-    fn start_write<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
-        t.start_copy(Direction::Store, block, self.tile, self.write);
+    fn semaphore(&self, to: Direction) -> SemaphoreRef {
+        match to {
+            Direction::Load => self.read,
+            Direction::Store => self.write,
+        }
     }
 
-    fn finish_write<T: TileOps, const N: usize>(&self, t: &T, block: HbmBlock<T::Index, N>) {
-        t.wait(Direction::Store, block, self.tile, self.write);
+    fn start_read<T: TileOps>(&self, t: &T, block: SumBlock<T::Index>) {
+        self.start(t, Direction::Load, block);
+    }
+
+    fn finish_read<T: TileOps>(&self, t: &T, block: SumBlock<T::Index>) {
+        self.finish(t, Direction::Load, block);
+    }
+
+    fn start_write<T: TileOps>(&self, t: &T, block: SumBlock<T::Index>) {
+        self.start(t, Direction::Store, block);
+    }
+
+    fn finish_write<T: TileOps>(&self, t: &T, block: SumBlock<T::Index>) {
+        self.finish(t, Direction::Store, block);
     }
 }
 
@@ -288,12 +346,19 @@ impl Kernel for Combined {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        let each = self.cores.row_blocks_each as i64;
-        let row_block = t.program_id(self.core) * each + t.program_id(self.row);
-        let row_blocks = self.head.tokens.div_ceil(self.blocks.b) as i64;
-        t.when(t.less_than(row_block, t.index(row_blocks)), || {
-            t.when(t.is_first(self.stage), || self.recompute(t, row_block));
-            t.when(t.is_last(self.stage), || self.update(t, row_block));
-        });
+        let of_core = t.program_id(self.core) * self.cores.blocks_each as i64;
+        let [row, column] = [self.row, self.columns].map(|axis| t.program_id(axis));
+        let stages = |blocks: [T::Index; 2]| {
+            t.when(t.is_first(self.stage), || self.recompute(t, blocks));
+            t.when(t.is_last(self.stage), || self.update(t, blocks));
+        };
+        match self.cores.split {
+            Split::Rows => {
+                let row = of_core + row;
+                let all = t.index(self.head.tokens.div_ceil(self.blocks.b) as i64);
+                t.when(t.less_than(row, all), || stages([row, column]));
+            }
+            Split::Columns => stages([row, of_core + column]),
+        }
     }
 }

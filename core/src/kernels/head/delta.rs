@@ -2,7 +2,7 @@
 //! of it.
 
 use super::blocks::{Blocks, Chunks, Split};
-use super::chunk::{ChunkArray, updated_array};
+use super::chunk::{ChunkArray, WeightColumns, updated_array};
 use super::exponentials::FromExponentials;
 use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, RowWise, compute};
@@ -160,6 +160,7 @@ impl DeltaChunk {
             rows: row_block.clone(),
             columns: BlockIndex::from(columns) + chunk.at(0),
             hidden,
+            w: WeightColumns::of_chunk(head, (chunks, blocks.v), columns, chunk),
         };
         let logits = Logits::declare(&mut spec, head, plan, position);
         let per_row = &mut PerRow::new(&mut spec, head, blocks.b, row_block.clone());

@@ -11,7 +11,7 @@
 //! is folded again as without it, and the row goes on with the maximum so far.
 
 use super::blocks::{Blocks, Chunks, Split};
-use super::chunk::ChunkArray;
+use super::chunk::{ChunkArray, WeightColumns};
 use super::exponentials::Exponentials;
 use super::logits::{Logits, Plan, Position, RowSubTiles, SubTile, SubTiles};
 use super::per_row::{PerRow, RowWise, compute};
@@ -178,6 +178,7 @@ impl Forward {
             rows: row_block.clone(),
             columns: columns.into(),
             hidden,
+            w: WeightColumns::all(head, columns),
         };
         let sub_tiles = RowSubTiles {
             // Those of a lazy fold are others, and what is stored is stored in whole sub-tiles.

@@ -1,6 +1,7 @@
 //! The part all kernels on a head share that compute a block of logits.
 
 use super::blocks::{Blocks, Lazy, Split};
+use super::chunk::WeightColumns;
 use super::{Head, Schedule, Structure};
 use crate::DType;
 use crate::expr::Expr;
@@ -28,6 +29,7 @@ pub(super) struct Position {
     pub(super) rows: BlockIndex,
     pub(super) columns: BlockIndex,
     pub(super) hidden: AxisId,
+    pub(super) w: WeightColumns,
 }
 
 /// How a kernel that computes logits is cut up.
@@ -121,8 +123,7 @@ impl Logits {
         let (hidden, vocab) = (head.hidden, head.vocab);
         let x = x_operand(head, blocks, position.rows, position.hidden.into());
         let x = spec.input_tile("x", x.in_one_buffer(plan.x_in_one_buffer));
-        let columns = position.columns.clone();
-        let w = w_window(spec, head, blocks, position.hidden.into(), columns);
+        let w = w_window(spec, head, blocks, position.hidden.into(), position.w);
         let bias = head.options.bias.then(|| {
             spec.input_columns(
                 "bias",
@@ -320,11 +321,10 @@ pub(super) fn w_window(
     head: &Head,
     blocks: Blocks,
     hidden: BlockIndex,
-    columns: BlockIndex,
+    columns: WeightColumns,
 ) -> TileRef {
-    let dims = [head.hidden, head.vocab];
-    spec.input_tile(
-        "w",
-        Blocked::new(head.dtype, dims, [blocks.h, blocks.v], [hidden, columns]).masked(),
-    )
+    let WeightColumns { count, block } = columns;
+    let (dims, index) = ([head.hidden, count], [hidden, block]);
+    let w = Blocked::new(head.w_dtype, dims, [blocks.h, blocks.v], index);
+    spec.input_tile("w", w.masked())
 }

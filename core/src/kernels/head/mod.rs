@@ -34,6 +34,7 @@ mod per_row;
 mod products;
 mod program;
 pub mod reference;
+mod rounded;
 mod row_chunk;
 mod stored;
 mod streaming;
@@ -57,6 +58,7 @@ pub(crate) use per_row::PerRow;
 pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
 pub(crate) use program::{Backward, ForwardPass, HeadInputs, Names, launch, names};
+pub use rounded::RoundedWeights;
 pub use row_chunk::{StoredBiasGradient, StoredHiddenGradient, StoredWeightGradient};
 pub(crate) use stored::StoredPasses;
 pub use stored::{InDw, Kept, Stored};
@@ -111,6 +113,8 @@ pub struct Head {
     dtype: DType,
     /// That of `x` as a kernel gets it.
     x_dtype: DType,
+    /// That of `w`, likewise; one that is rounded is a chunk of the columns.
+    w_dtype: DType,
     grad_dtype: DType,
     options: HeadOptions,
 }
@@ -274,6 +278,7 @@ impl Head {
             vocab,
             dtype,
             x_dtype: dtype,
+            w_dtype: dtype,
             grad_dtype: grad_dtype.unwrap_or(dtype),
             options,
         })
@@ -283,6 +288,14 @@ impl Head {
     const fn on_rounded_x(self) -> Self {
         Self {
             x_dtype: DType::Bf16,
+            ..self
+        }
+    }
+
+    /// The same on chunks of `w` that have been rounded to bf16.
+    const fn on_rounded_w(self) -> Self {
+        Self {
+            w_dtype: DType::Bf16,
             ..self
         }
     }

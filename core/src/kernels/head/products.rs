@@ -1,7 +1,7 @@
 //! The two products over a chunk of columns of delta, and the bias gradient.
 
 use super::blocks::{Blocks, Chunks, ProductBlocks};
-use super::chunk::{ChunkArray, SummedOutput, updated_array};
+use super::chunk::{ChunkArray, SummedOutput, WeightColumns, updated_array};
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;
@@ -50,8 +50,8 @@ impl HiddenGradient {
         // Rows beyond those of the array are of dx what is dropped.
         let delta = delta.in_rows(blocks.b).window(rows, columns).masked();
         let delta = spec.input_tile("delta", delta);
-        let column_block = BlockIndex::from(columns) + chunk.at(0);
-        let w = w_window(&mut spec, head, blocks, hidden.into(), column_block);
+        let of_chunk = WeightColumns::of_chunk(head, (chunks, blocks.v), columns, chunk);
+        let w = w_window(&mut spec, head, blocks, hidden.into(), of_chunk);
         let accumulator = Blocked::new(
             DType::F32,
             [head.tokens, head.hidden],

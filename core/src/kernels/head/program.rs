@@ -11,8 +11,8 @@ use super::per_row::ByColumnBlock;
 use super::streaming::{MakeDelta, Streaming, StreamingCut};
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
-    HiddenGradient, Merge, PerRow, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
-    StoredWeightGradient, Strategy, WeightGradient,
+    HiddenGradient, Merge, PerRow, RoundedWeights, StoredBiasGradient, StoredDelta,
+    StoredHiddenGradient, StoredWeightGradient, Strategy, WeightGradient,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -28,6 +28,8 @@ pub enum HeadKernel {
     Merge(Box<Merge>),
     /// The one-kernel backward pass.
     Combined(Box<Combined>),
+    /// Streaming: `w` of a chunk, rounded.
+    RoundedWeights(RoundedWeights),
     /// Streaming: delta of a chunk.
     Delta(Box<DeltaChunk>),
     /// Streaming: `dx` of a chunk.
@@ -52,6 +54,7 @@ impl Kernel for HeadKernel {
             Self::Forward(k) => k.spec(),
             Self::Merge(k) => k.spec(),
             Self::Combined(k) => k.spec(),
+            Self::RoundedWeights(k) => k.spec(),
             Self::Delta(k) => k.spec(),
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
@@ -68,6 +71,7 @@ impl Kernel for HeadKernel {
             Self::Forward(k) => k.body(t),
             Self::Merge(k) => k.body(t),
             Self::Combined(k) => k.body(t),
+            Self::RoundedWeights(k) => k.body(t),
             Self::Delta(k) => k.body(t),
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
@@ -86,6 +90,7 @@ pub(crate) struct Names {
     pub(crate) forward: &'static str,
     pub(crate) merge: &'static str,
     pub(crate) combined: &'static str,
+    pub(crate) rounded: &'static str,
     pub(crate) delta: &'static str,
     pub(crate) dx: &'static str,
     pub(crate) dw: &'static str,
@@ -99,6 +104,7 @@ macro_rules! names {
             forward: concat!($op, "_forward"),
             merge: concat!($op, "_merge"),
             combined: concat!($op, "_combined"),
+            rounded: concat!($op, "_rounded"),
             delta: concat!($op, "_delta"),
             dx: concat!($op, "_dx"),
             dw: concat!($op, "_dw"),
@@ -322,14 +328,19 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
     ) -> Result<(), HeadError> {
         let (head, schedule) = (self.head, self.schedule);
         let blocks = schedule.backward;
-        let cores = Cores::new(head, blocks.b, schedule.cores);
+        let cores = Cores::new(head, blocks, schedule.cores, schedule.cores_split);
         let [b_up, h_up, v_up] = blocks.whole(head);
         let [dw_rows, dw_columns] = blocks.copied_dw(head);
-        let dx = program.array(Role::Temporary, "dx_sum", DType::F32, [b_up, h_up]);
-        let dims = [cores.count, dw_rows, dw_columns];
+        let (name, role) = ("dx_sum", Role::Temporary);
+        let dx = match cores.split {
+            Split::Rows => program.array(role, name, DType::F32, [b_up, h_up]),
+            Split::Columns => program.array(role, name, DType::F32, [cores.count, b_up, h_up]),
+        };
+        let of_dw = cores.sums_of_dw();
+        let dims = [of_dw, dw_rows, dw_columns];
         let dw = program.array(Role::Temporary, "dw_partials", DType::F32, dims);
         let dbias = gradients.dbias.map(|to| {
-            let dims = [cores.count, 1, v_up];
+            let dims = [of_dw, 1, v_up];
             let from = program.array(Role::Temporary, "dbias_partials", DType::F32, dims);
             (from, to)
         });
@@ -361,7 +372,10 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
     ) -> Result<(), HeadError> {
         let (names, schedule) = (self.names, self.schedule);
         let rounds_x = schedule.rounds_x[1];
-        let (head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        let (mut head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        if head.dtype == DType::F32 && schedule.rounds_w {
+            head = head.on_rounded_w();
+        }
         self.inputs = inputs;
         let head = &head;
         let blocks = schedule.backward;
@@ -373,6 +387,8 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             dw_rows: schedule.dw_rows,
         };
         let pass = Streaming::declare(program, names, head, cut, inputs, *gradients);
+        let (chunk, round) = pass.round_w(program, chunks)?;
+        self.inputs.w = chunk;
         let operands = self.operands();
         let (delta_blocks, parts) = schedule.delta_blocks(head)?;
         let plan = Plan {
@@ -394,7 +410,7 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
             first: delta_chunks.first(),
             part: RowPart::All,
         };
-        pass.add(program, chunks, [make_delta])?;
+        pass.add(program, chunks, (round, chunk), [make_delta])?;
         pass.finish(program)
     }
 }

@@ -3,7 +3,7 @@
 //! The kernels over a chunk of columns are those of [`products`](super::products).
 
 use super::blocks::{Blocks, Chunks};
-use super::chunk::{ChunkArray, SummedOutput, updated_array};
+use super::chunk::{ChunkArray, SummedOutput, WeightColumns, updated_array};
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;
@@ -45,7 +45,8 @@ impl StoredHiddenGradient {
         let chunk = spec.scalars("chunk", 1);
         let stored = ChunkArray::of_rows(head, blocks, chunks);
         let delta = spec.input_tile("delta", stored.window(rows, columns));
-        let w = w_window(&mut spec, head, blocks, hidden.into(), columns.into());
+        let all = WeightColumns::all(head, columns);
+        let w = w_window(&mut spec, head, blocks, hidden.into(), all);
         let operand = Blocked::new(
             head.grad_dtype(),
             [head.tokens, head.hidden],

@@ -346,12 +346,13 @@ where
             pass.add(
                 program,
                 chunks,
+                (None, inputs.w),
                 [stored].into_iter().chain(rest.transpose()?),
             )?;
         }
         if overhang.count > 0 {
             let all = computed(RowPart::All, plan, overhang)?;
-            pass.add(program, overhang, [all])?;
+            pass.add(program, overhang, (None, inputs.w), [all])?;
         }
         pass.finish(program)
     }

@@ -6,7 +6,7 @@ use super::blocks::{Blocks, Chunks, ProductBlocks};
 use super::chunk::ChunkArray;
 use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
-use super::{BiasGradient, Head, HeadError, HiddenGradient, WeightGradient};
+use super::{BiasGradient, Head, HeadError, HiddenGradient, RoundedWeights, WeightGradient};
 use crate::DType;
 use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
 use crate::spec::Affine;
@@ -68,11 +68,31 @@ impl<'a> Streaming<'a> {
         }
     }
 
-    /// Adds the loop over `chunks`, with an array for them, whose delta `makers` make, each its part.
+    /// What the kernels of a chunk have as `w`, and the step that makes it, if it is rounded for them.
+    pub(super) fn round_w(
+        &self,
+        program: &mut Program<HeadKernel>,
+        chunks: Chunks,
+    ) -> Result<(ArrayId, Option<Step<HeadKernel>>), HeadError> {
+        let (head, w, blocks) = (self.head, self.inputs.w, self.cut.blocks);
+        if head.w_dtype == head.dtype {
+            return Ok((w, None));
+        }
+        let kernel = RoundedWeights::new(self.names.rounded, head, blocks, chunks)?;
+        let dims = [head.hidden, chunks.blocks * blocks.v];
+        let to = program.array(Role::Temporary, "w_rounded", head.w_dtype, dims);
+        let kernel = HeadKernel::RoundedWeights(kernel);
+        let step = launch(kernel, [w, to], [chunks.first()]);
+        Ok((to, Some(step)))
+    }
+
+    /// Adds the loop over `chunks`, with an array for them, whose delta `makers` make, each its part, of a `w` that may have to be
+    /// [rounded](Self::round_w) first.
     pub(super) fn add(
         &self,
         program: &mut Program<HeadKernel>,
         chunks: Chunks,
+        (round, w): (Option<Step<HeadKernel>>, ArrayId),
         makers: impl IntoIterator<Item = MakeDelta>,
     ) -> Result<(), HeadError> {
         let (names, head) = (self.names, self.head);
@@ -93,11 +113,11 @@ impl<'a> Streaming<'a> {
             let operands = make.operands.into_iter().chain([delta]);
             launch(make.kernel, operands, scalars)
         });
-        let mut body: Vec<_> = makers.collect();
+        let mut body: Vec<_> = round.into_iter().chain(makers).collect();
         body.extend([
             launch(
                 HeadKernel::HiddenGradient(make_dx),
-                [delta, self.inputs.w, dx, dx],
+                [delta, w, dx, dx],
                 [first.clone(), covered],
             ),
             launch(
