@@ -14,7 +14,7 @@
 
 mod products;
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
 use tilecast_core::kernels::head::{Blocks, Head, Strategy, divides_columns};
@@ -137,7 +137,8 @@ pub(crate) fn plans(
 }
 
 /// Sizes of a chunk for column blocks of `v`, whole blocks: those of a fixed list that keep to the
-/// share of memory, or the largest that does, or one block. A rounded `w` has as many rows as `H` beside delta's.
+/// share of memory, or the largest that does, or one block. A rounded `w` has as many rows as `H` beside delta's. With it there is one more, of the last
+/// quarter of the share, for the fixed ones may leave half of it, and `dx` is read and written for each chunk: the one whose last chunk repeats the least.
 fn chunk_columns(head: &Head, v: usize, rounds_w: bool) -> Vec<usize> {
     let logits_bytes = head.vocab() * size_of::<f32>();
     let rows = head.tokens() + if rounds_w { head.hidden() } else { 0 };
@@ -148,6 +149,17 @@ fn chunk_columns(head: &Head, v: usize, rounds_w: bool) -> Vec<usize> {
         .collect();
     if sizes.is_empty() {
         sizes.push(most);
+    } else if rounds_w {
+        let all = head.vocab().div_ceil(v);
+        let computed = |blocks: usize| {
+            let count = all.div_ceil(blocks);
+            count * all.div_ceil(count)
+        };
+        let blocks = (most / v).max(1);
+        let least = (blocks * 3 / 4).max(1);
+        let best = (least..=blocks).min_by_key(|&blocks| (computed(blocks), Reverse(blocks)));
+        sizes.extend(best.map(|blocks| blocks * v));
+        sizes.sort_unstable();
     }
     let whole = |columns: usize| (columns / v).max(1) * v;
     sizes

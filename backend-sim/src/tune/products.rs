@@ -58,6 +58,13 @@ impl<B: PassBlocks> Cost<B> {
 /// The best costs of kernels by the columns of their blocks.
 type Best<B> = BTreeMap<usize, Cost<B>>;
 
+/// What was seen of chunks of one size.
+struct Chunk<B> {
+    /// The least that what comes before delta takes.
+    before_s: f64,
+    best: [Best<B>; KERNELS],
+}
+
 /// For each number of columns of chunks and of the blocks that delta is made in, the plan of the best blocks that each kernel has in
 /// `passes`, the fastest first; products read whole blocks of delta side by side. Those that are in `plans` are left out.
 pub(super) fn put_together<B: PassBlocks, K>(
@@ -66,13 +73,20 @@ pub(super) fn put_together<B: PassBlocks, K>(
     vocab: usize,
     most_operations: f64,
 ) -> Vec<BackwardPlan<B>> {
-    let mut chunks: BTreeMap<(usize, bool), [Best<B>; KERNELS]> = BTreeMap::new();
+    let mut chunks: BTreeMap<(usize, bool), Chunk<B>> = BTreeMap::new();
     for (plan, pass) in plans.iter().zip(passes) {
         let (Some(chunk_columns), Some(pass)) = (plan.chunk_columns, pass) else {
             continue;
         };
-        let chunk = chunks.entry((chunk_columns, plan.rounds_w)).or_default();
-        for (i, best) in chunk.iter_mut().enumerate() {
+        let key = (chunk_columns, plan.rounds_w);
+        let chunk = chunks.entry(key).or_insert_with(|| Chunk {
+            before_s: f64::INFINITY,
+            best: Default::default(),
+        });
+        let before = pass.kernels.iter().take(plan.before_delta());
+        let before_s = before.map(|kernel| kernel.prediction.map_or(f64::INFINITY, |it| it.time_s));
+        chunk.before_s = chunk.before_s.min(before_s.sum());
+        for (i, best) in chunk.best.iter_mut().enumerate() {
             let i = plan.before_delta() + i;
             let kernels: Vec<_> = pass.kernels.iter().skip(i).step_by(KERNELS).collect();
             let blocks = plan.blocks_of(i);
@@ -86,7 +100,8 @@ pub(super) fn put_together<B: PassBlocks, K>(
         }
     }
     let mut found = Vec::new();
-    for ((chunk_columns, rounds_w), [delta, dx, dw]) in chunks {
+    for ((chunk_columns, rounds_w), Chunk { before_s, best }) in chunks {
+        let [delta, dx, dw] = best;
         for (&columns, delta) in &delta {
             let together = dx.iter().filter_map(|(&v, dx)| {
                 let read = divides_columns(vocab, columns, v);
@@ -94,7 +109,7 @@ pub(super) fn put_together<B: PassBlocks, K>(
             });
             let together = together.map(|(v, costs)| {
                 let soon = costs.iter().all(|cost| cost.compiles_soon);
-                let time_s: f64 = costs.iter().map(|cost| cost.time_s).sum();
+                let time_s = before_s + costs.iter().map(|cost| cost.time_s).sum::<f64>();
                 let plan = plan_of(chunk_columns, v, costs);
                 (soon, time_s, BackwardPlan { rounds_w, ..plan })
             });

@@ -408,6 +408,20 @@ fn w_may_be_rounded_on_v4_where_products_round_it() {
 }
 
 #[test]
+fn a_chunk_of_a_rounded_w_is_one_of_few_that_repeat_little() {
+    // 167 blocks of 768 columns, of which 16 are a tenth: 11 chunks of 16 would compute 9 twice, 12 of 14 compute one.
+    let problem = LinearCe::new(8192, 8192, 128_256, DType::Bf16, Options::default()).unwrap();
+    assert_eq!(
+        chunk_columns(problem.head(), 768, true),
+        [3840, 7680, 15 * 768]
+    );
+    assert_eq!(
+        chunk_columns(problem.head(), 768, false),
+        [3840, 7680, 16128]
+    );
+}
+
+#[test]
 fn a_rounded_w_keeps_its_chunk_within_the_share_of_memory() {
     let (request, space) = chunks_of_f32("v4", F32Products::Rounded);
     let logits = 8192 * 128_256 * 4;
