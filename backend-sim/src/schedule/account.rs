@@ -8,11 +8,21 @@ pub(crate) struct Account {
     joined: Vec<(u32, Vec<u32>)>,
     /// Groups that are made when they are first used, each with one of those that they are made of.
     late: Vec<(u32, u32)>,
+    /// The number of the operation that reads.
+    operation: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     registers: f32,
+    /// All registers of what an element-wise operation made, of which fewer may be held; else 0.
+    whole: f32,
+    /// So many of them at least are held if more than one operation reads them.
+    shared: f32,
+    /// The operation that read it last.
+    reader: u32,
+    /// Whether another did before.
+    several: bool,
     born: f64,
     dies: f64,
     /// Loaded when first used, rather than as soon as possible.
@@ -31,7 +41,11 @@ impl Entry {
             true => 0.5,
             false => 1.0,
         };
-        part * f64::from(self.registers)
+        let registers = match self.several {
+            true => self.registers.max(self.shared),
+            false => self.registers,
+        };
+        part * f64::from(registers)
     }
 }
 
@@ -41,6 +55,11 @@ impl Account {
         self.entries.clear();
         self.joined.clear();
         self.late.clear();
+    }
+
+    /// What reads from now on is another operation.
+    pub(crate) fn next_operation(&mut self) {
+        self.operation += 1;
     }
 
     /// A group of registers written at `born`.
@@ -56,6 +75,7 @@ impl Account {
     /// A group that is made when it is first used reads `operand` then.
     pub(crate) fn reads_late(&mut self, entry: u32, operand: u32) {
         self.late.push((entry, operand));
+        self.read(operand);
     }
 
     /// Uses what late groups are made of, as if all uses of these were known.
@@ -81,6 +101,10 @@ impl Account {
     fn push(&mut self, registers: f64, born: f64, lazy: bool) -> u32 {
         self.entries.push(Entry {
             registers: registers as f32,
+            whole: 0.0,
+            shared: 0.0,
+            reader: 0,
+            several: false,
             born,
             dies: born,
             lazy,
@@ -101,12 +125,33 @@ impl Account {
             }
             self.joined[i].1 = parts;
         }
+        self.read(entry);
         let entry = &mut self.entries[entry as usize];
         if entry.lazy && (entry.reads == 0 || start < entry.born) {
             entry.born = start;
         }
         entry.reads += 1;
         entry.dies = entry.dies.max(end);
+    }
+
+    fn read(&mut self, entry: u32) {
+        let entry = &mut self.entries[entry as usize];
+        entry.several |= entry.reader != 0 && entry.reader != self.operation;
+        entry.reader = self.operation;
+    }
+
+    /// The group is `whole` registers that an element-wise operation made. If more than one operation reads them, at least `shared` are
+    /// held.
+    pub(crate) fn computed(&mut self, entry: u32, whole: f64, shared: f64) {
+        let entry = &mut self.entries[entry as usize];
+        entry.whole = whole as f32;
+        entry.shared = shared as f32;
+    }
+
+    /// What reads the group is a wider value: each of its registers is read by several, so all are held.
+    pub(crate) fn spread(&mut self, entry: u32) {
+        let entry = &mut self.entries[entry as usize];
+        entry.registers = entry.registers.max(entry.whole);
     }
 
     /// The group is written no sooner than `at`.
@@ -217,6 +262,21 @@ mod tests {
         // Nothing is settled for good: what reads the late group earlier makes it earlier.
         account.used(late, 40.0, 40.0);
         assert_eq!(account.peak(), 21.0);
+    }
+
+    #[test]
+    fn what_is_computed_waits_for_the_last_of_several_operations() {
+        let mut account = Account::default();
+        let group = account.born(0.5, 0.0);
+        account.computed(group, 16.0, 4.0);
+        for (start, peak) in [(10.0, 0.5), (20.0, 4.0)] {
+            account.next_operation();
+            account.used(group, start, start);
+            account.used(group, start, start + 5.0);
+            assert_eq!(account.peak(), peak);
+        }
+        account.spread(group);
+        assert_eq!(account.peak(), 16.0);
     }
 
     #[test]

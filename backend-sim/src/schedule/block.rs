@@ -268,6 +268,9 @@ impl<'a> Block<'a> {
             }
             out.ready[group.index] = done;
             for input in inputs {
+                if input.registers() < out.registers() {
+                    self.spread(input, group.row_range(), group.column_range());
+                }
                 match out.late {
                     Some(_) => {
                         self.made_of(group.index, input, group.row_range(), group.column_range())
@@ -276,15 +279,37 @@ impl<'a> Block<'a> {
                 }
             }
         }
-        let part = match cost.eup > 0.0 {
-            true => self.machine.transcendentals,
-            false => self.machine.temporaries,
+        let Machine {
+            temporaries,
+            waiting,
+            ..
+        } = *self.machine;
+        let (part, shared) = match cost.eup > 0.0 {
+            true => (temporaries.max(waiting), 1.0),
+            false => (temporaries, waiting),
         };
         match out.late {
             Some(_) => self.hold_late(&mut out, part),
             None => self.hold_part(&mut out, part),
         }
+        for group in out.groups() {
+            let registers = group.registers();
+            let entry = out.entries[group.index];
+            self.account.computed(entry, registers, shared * registers);
+        }
         out
+    }
+
+    /// A wider value is made of these registers of `value`.
+    fn spread(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) {
+        let all = value.columns.groups();
+        for r in value.rows.covering(rows[0], rows[1]) {
+            for c in value.columns.covering(columns[0], columns[1]) {
+                if let Some(entry) = self.entry(value, r * all + c) {
+                    self.account.spread(entry);
+                }
+            }
+        }
     }
 
     /// Registers written to VMEM, with `stores` for each: when the last of them is.

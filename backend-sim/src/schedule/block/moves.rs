@@ -35,6 +35,11 @@ impl Block<'_> {
                 start = start.max(self.combine(input, &part, n * combines as f64).end);
             }
             let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
+            if columns > 1 || masked {
+                // What columns were combined to waits whole until a unit takes it.
+                let combined = self.account.born(n, start);
+                self.account.used(combined, across.start, across.end);
+            }
             let first = across.start + self.machine.reduce_latency;
             out.ready[group.index] = self
                 .pop(first, n)

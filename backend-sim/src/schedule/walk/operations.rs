@@ -14,6 +14,7 @@ use super::{Known, Walk};
 
 impl Walk<'_> {
     pub(super) fn op(&mut self, op: Op) -> Result<(), ScheduleError> {
+        self.block.account.next_operation();
         if self.memory_op(op) || self.free(op) || self.scalar_op(op) {
             return Ok(());
         }
