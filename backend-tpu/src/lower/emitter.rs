@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 
+use rustc_hash::FxHashMap;
 use tilecast_core::DType;
 
 use crate::mosaic::tpu::{ContractPrecision, DotDimensionNumbers, MemorySpace, VectorKind};
@@ -14,21 +15,30 @@ use crate::mosaic::{
 
 /// A module under construction.
 #[derive(Debug)]
-pub(super) struct Emitter(RefCell<Builder>);
+pub(super) struct Emitter {
+    builder: RefCell<Builder>,
+    /// Types of matrices and lists of two numbers that were asked for: thousands of operations have the same few.
+    matrices: RefCell<FxHashMap<([usize; 2], Type), Type>>,
+    pairs: RefCell<FxHashMap<[usize; 2], Attribute>>,
+}
 
 impl Emitter {
     /// A module of that name, without functions.
     pub(super) fn new(name: &str) -> Self {
-        Self(RefCell::new(Builder::new(name)))
+        Self {
+            builder: RefCell::new(Builder::new(name)),
+            matrices: RefCell::default(),
+            pairs: RefCell::default(),
+        }
     }
 
     /// The module.
     pub(super) fn finish(self) -> Module {
-        self.0.into_inner().finish()
+        self.builder.into_inner().finish()
     }
 
     fn build<R>(&self, build: impl FnOnce(&mut Builder) -> R) -> R {
-        build(&mut self.0.borrow_mut())
+        build(&mut self.builder.borrow_mut())
     }
 
     // ---- functions --------------------------------------------------------------------------
@@ -101,8 +111,13 @@ impl Emitter {
     }
 
     fn vector(&self, shape: &[usize], element: Type) -> Type {
-        let shape = signed(shape);
-        self.build(|b| b.ty(TypeKind::Vector { shape, element }))
+        let make = || self.build(|b| b.vector_type(&signed(shape), element));
+        match *shape {
+            [rows, columns] => *(self.matrices.borrow_mut())
+                .entry(([rows, columns], element))
+                .or_insert_with(make),
+            _ => make(),
+        }
     }
 
     fn f32_vector(&self, shape: &[usize]) -> Type {
@@ -127,11 +142,29 @@ impl Emitter {
         self.build(|b| b.dense_array(width, signed(values)))
     }
 
+    /// An array of two `i64`.
+    fn pair(&self, values: [usize; 2]) -> Attribute {
+        let make = || {
+            let values = values.map(|n| self.i64_attribute(n));
+            self.attribute(AttributeKind::Array(values.into()))
+        };
+        *(self.pairs.borrow_mut())
+            .entry(values)
+            .or_insert_with(make)
+    }
+
     /// Shape of a vector or memref value.
     pub(super) fn shape(&self, value: Value) -> Vec<usize> {
         self.build(|b| {
             let shape = b.module().value_kind(value).shape().unwrap_or_default();
             shape.iter().map(|&n| n as usize).collect()
+        })
+    }
+
+    fn is_shaped(&self, value: Value, shape: &[usize]) -> bool {
+        self.build(|b| {
+            let own = b.module().value_kind(value).shape().unwrap_or_default();
+            own.iter().map(|&n| n as usize).eq(shape.iter().copied())
         })
     }
 
@@ -292,7 +325,10 @@ impl Emitter {
             return *one;
         }
         let mut shape = self.shape(parts[0]);
-        shape[dimension] = parts.iter().map(|&part| self.shape(part)[dimension]).sum();
+        shape[dimension] = self.build(|b| {
+            let sizes = |&part: &Value| b.module().value_kind(part).shape().map(|s| s[dimension]);
+            parts.iter().filter_map(sizes).sum::<i64>() as usize
+        });
         let ty = self.vector(&shape, self.element(parts[0]));
         let dimension = self.build(|b| b.i32_attribute(dimension as i64));
         self.value("tpu.concatenate", parts, ty, &[("dimension", dimension)])
@@ -300,18 +336,14 @@ impl Emitter {
 
     /// Rows and columns `at..at + shape` of a vector.
     pub(super) fn slice(&self, value: Value, at: [usize; 2], shape: [usize; 2]) -> Value {
-        if self.shape(value) == shape {
+        if self.is_shaped(value, &shape) {
             return value;
         }
         let ty = self.vector(&shape, self.element(value));
-        let list = |values: [usize; 2]| {
-            let values = values.map(|n| self.i64_attribute(n));
-            self.attribute(AttributeKind::Array(values.into()))
-        };
         let attributes = [
-            ("offsets", list(at)),
-            ("sizes", list(shape)),
-            ("strides", list([1, 1])),
+            ("offsets", self.pair(at)),
+            ("sizes", self.pair(shape)),
+            ("strides", self.pair([1, 1])),
         ];
         self.value("vector.extract_strided_slice", &[value], ty, &attributes)
     }
@@ -329,7 +361,7 @@ impl Emitter {
     }
 
     pub(super) fn broadcast(&self, value: Value, shape: &[usize]) -> Value {
-        if self.shape(value) == shape {
+        if self.is_shaped(value, shape) {
             return value;
         }
         let ty = self.vector(shape, self.element(value));

@@ -11,7 +11,6 @@
 //! say the same, whatever the numbers of their handles and the names of their values.
 
 use std::borrow::Cow;
-use std::mem;
 
 use rustc_hash::FxHashMap as HashMap;
 
@@ -91,9 +90,17 @@ impl List {
 }
 
 /// Puts a list at the end of all.
-fn append<T>(all: &mut Vec<T>, list: impl IntoIterator<Item = T>) -> List {
+fn append<T: Copy>(all: &mut Vec<T>, list: &[T]) -> List {
     let start = all.len() as u32;
-    all.extend(list);
+    all.extend_from_slice(list);
+    let end = all.len() as u32;
+    List { start, end }
+}
+
+/// The same, leaving the list empty.
+fn append_moved<T>(all: &mut Vec<T>, list: &mut Vec<T>) -> List {
+    let start = all.len() as u32;
+    all.append(list);
     let end = all.len() as u32;
     List { start, end }
 }
@@ -155,6 +162,18 @@ pub struct OpParts {
     pub successors: Vec<Block>,
     /// Line of the source text, 0 if there is none.
     pub line: u32,
+}
+
+impl OpParts {
+    /// Nothing, in the same memory.
+    pub(super) fn clear(&mut self) {
+        self.operands.clear();
+        self.results.clear();
+        self.attributes.clear();
+        self.regions.clear();
+        self.successors.clear();
+        self.line = 0;
+    }
 }
 
 impl Module {
@@ -292,25 +311,28 @@ impl Module {
         for &r in &parts.regions {
             self.regions[r.index()].op = Some(op);
         }
-        let operands = append(&mut self.value_lists, parts.operands.drain(..));
-        let first = self.values.len() as u32;
-        for (i, ty) in parts.results.drain(..).enumerate() {
-            self.new_value(ty, Definition::Result(op, i));
+        let operands = append(&mut self.value_lists, &parts.operands);
+        let first = self.value_lists.len() as u32;
+        for (i, &ty) in parts.results.iter().enumerate() {
+            let value = self.new_value(ty, Definition::Result(op, i));
+            self.value_lists.push(value);
         }
-        let results = (first..self.values.len() as u32).map(Value);
-        let results = append(&mut self.value_lists, results);
+        let results = List {
+            start: first,
+            end: self.value_lists.len() as u32,
+        };
         parts.attributes.sort_by(|a, b| a.0.cmp(&b.0));
-        let attributes = append(&mut self.attribute_lists, parts.attributes.drain(..));
         self.ops.push(OpData {
             name,
             operands,
             results,
-            attributes,
-            regions: append(&mut self.region_lists, parts.regions.drain(..)),
-            successors: append(&mut self.successor_lists, parts.successors.drain(..)),
+            attributes: append_moved(&mut self.attribute_lists, &mut parts.attributes),
+            regions: append(&mut self.region_lists, &parts.regions),
+            successors: append(&mut self.successor_lists, &parts.successors),
             block: None,
-            line: mem::take(&mut parts.line),
+            line: parts.line,
         });
+        parts.clear();
         op
     }
 
@@ -490,7 +512,7 @@ impl Module {
             Ok(i) => list[i].1 = value,
             Err(i) => list.insert(i, (name.to_owned().into(), value)),
         }
-        self.ops[op.index()].attributes = append(&mut self.attribute_lists, list);
+        self.ops[op.index()].attributes = append_moved(&mut self.attribute_lists, &mut list);
     }
 
     /// Removes an attribute.
@@ -498,7 +520,7 @@ impl Module {
         let mut list = self.attributes(op).to_vec();
         let i = list.binary_search_by(|a| (*a.0).cmp(name)).ok()?;
         let removed = list.remove(i).1;
-        self.ops[op.index()].attributes = append(&mut self.attribute_lists, list);
+        self.ops[op.index()].attributes = append_moved(&mut self.attribute_lists, &mut list);
         Some(removed)
     }
 

@@ -14,7 +14,7 @@ mod ops;
 use super::FloatKind;
 use super::ir::{Attribute, Block, Module, Op, OpParts, Region, Type, Value};
 use super::syntax;
-use super::tpu::MemorySpace;
+use super::tpu::{DotDimensionNumbers, MemorySpace};
 use super::types::{AttributeKind, Signedness, TypeKind};
 
 /// A module under construction and the place where operations go.
@@ -22,8 +22,10 @@ use super::types::{AttributeKind, Signedness, TypeKind};
 pub struct Builder {
     module: Module,
     at: Vec<Block>,
-    /// Empty; its memory serves the next operation.
+    /// Those of the operation under construction; their memory serves the next one.
     parts: OpParts,
+    /// Dimension numbers that were written, which are text.
+    dimension_numbers: Vec<(DotDimensionNumbers, Attribute)>,
 }
 
 /// An operation under construction; see [`Builder::op`].
@@ -31,36 +33,35 @@ pub struct Builder {
 pub struct OpBuilder<'b> {
     builder: &'b mut Builder,
     name: &'b str,
-    parts: OpParts,
 }
 
 impl OpBuilder<'_> {
     /// Adds one operand.
     #[must_use]
-    pub fn operand(mut self, value: Value) -> Self {
-        self.parts.operands.push(value);
+    pub fn operand(self, value: Value) -> Self {
+        self.builder.parts.operands.push(value);
         self
     }
 
     /// Adds operands.
     #[must_use]
-    pub fn operands(mut self, values: impl IntoIterator<Item = Value>) -> Self {
-        self.parts.operands.extend(values);
+    pub fn operands(self, values: impl IntoIterator<Item = Value>) -> Self {
+        self.builder.parts.operands.extend(values);
         self
     }
 
     /// Adds an attribute.
     #[must_use]
-    pub fn attr(mut self, name: &'static str, value: Attribute) -> Self {
-        self.parts.attributes.push((name.into(), value));
+    pub fn attr(self, name: &'static str, value: Attribute) -> Self {
+        self.builder.parts.attributes.push((name.into(), value));
         self
     }
 
     /// Adds an attribute by its structure.
     #[must_use]
-    pub fn attr_kind(mut self, name: &'static str, kind: AttributeKind) -> Self {
+    pub fn attr_kind(self, name: &'static str, kind: AttributeKind) -> Self {
         let value = self.builder.module.attribute(kind);
-        self.parts.attributes.push((name.into(), value));
+        self.builder.parts.attributes.push((name.into(), value));
         self
     }
 
@@ -87,31 +88,31 @@ impl OpBuilder<'_> {
 
     /// Adds a result.
     #[must_use]
-    pub fn result(mut self, ty: Type) -> Self {
-        self.parts.results.push(ty);
+    pub fn result(self, ty: Type) -> Self {
+        self.builder.parts.results.push(ty);
         self
     }
 
     /// Adds results.
     #[must_use]
-    pub fn results(mut self, types: &[Type]) -> Self {
-        self.parts.results.extend(types);
+    pub fn results(self, types: &[Type]) -> Self {
+        self.builder.parts.results.extend(types);
         self
     }
 
     /// Adds a region.
     #[must_use]
-    pub fn region(mut self, region: Region) -> Self {
-        self.parts.regions.push(region);
+    pub fn region(self, region: Region) -> Self {
+        self.builder.parts.regions.push(region);
         self
     }
 
     /// Makes the operation.
-    pub fn build(mut self) -> Op {
-        let name = self.builder.module.name(self.name);
-        syntax::add_defaults(&mut self.builder.module, name, &mut self.parts);
-        let op = self.builder.module.take_op(name, &mut self.parts);
-        self.builder.parts = self.parts;
+    pub fn build(self) -> Op {
+        let Builder { module, parts, .. } = &mut *self.builder;
+        let name = module.name(self.name);
+        syntax::add_defaults(module, name, parts);
+        let op = module.take_op(name, parts);
         let block = self.builder.block();
         self.builder.module.append(block, op);
         op
@@ -119,16 +120,14 @@ impl OpBuilder<'_> {
 
     /// Makes the operation and returns its result, which it must have.
     pub fn value(self) -> Value {
+        let Self { builder, name } = self;
         assert!(
-            !self.parts.results.is_empty(),
-            "{} was given no result type",
-            self.name
+            !builder.parts.results.is_empty(),
+            "{name} was given no result type"
         );
-        let (builder, name, parts) = (self.builder, self.name, self.parts);
         let op = OpBuilder {
             builder: &mut *builder,
             name,
-            parts,
         }
         .build();
         builder.module.results(op)[0]
@@ -144,6 +143,7 @@ impl Builder {
             module,
             at,
             parts: OpParts::default(),
+            dimension_numbers: Vec::new(),
         }
     }
 
@@ -181,11 +181,11 @@ impl Builder {
 
     /// A new operation, put in place by [`OpBuilder::build`].
     pub fn op<'b>(&'b mut self, name: &'b str) -> OpBuilder<'b> {
-        let parts = std::mem::take(&mut self.parts);
+        // One that was begun and not built leaves its parts.
+        self.parts.clear();
         OpBuilder {
             builder: self,
             name,
-            parts,
         }
     }
 

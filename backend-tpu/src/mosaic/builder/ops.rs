@@ -154,7 +154,7 @@ impl Builder {
         dims: &DotDimensionNumbers,
         precision: Option<ContractPrecision>,
     ) -> Value {
-        let dims = dims.write(&mut self.module);
+        let dims = self.dimension_numbers(dims);
         let precision = precision.map(|p| p.write(&mut self.module));
         let ty = self.module.value_type(acc);
         let mut op = self
@@ -165,6 +165,16 @@ impl Builder {
             op = op.attr("precision", p);
         }
         op.attr_bool("transpose_lhs_hint", false).result(ty).value()
+    }
+
+    fn dimension_numbers(&mut self, dims: &DotDimensionNumbers) -> Attribute {
+        let mut written = self.dimension_numbers.iter();
+        if let Some(&(_, attribute)) = written.find(|(known, _)| known == dims) {
+            return attribute;
+        }
+        let attribute = dims.write(&mut self.module);
+        self.dimension_numbers.push((dims.clone(), attribute));
+        attribute
     }
 
     // Memory.
