@@ -5,6 +5,9 @@ use tilecast_tpu::mosaic::{Block, Module, Op, Value};
 /// For each value of a function, whether it depends on one of `seeds`: is computed from it, or by a
 /// branch or loop that is. What is loaded depends on the place only.
 pub(crate) fn dependents(module: &Module, function: Op, seeds: &[Value]) -> Vec<bool> {
+    if seeds.is_empty() {
+        return vec![false; module.value_count()];
+    }
     let mut spread = Spread {
         module,
         varies: vec![false; module.value_count()],

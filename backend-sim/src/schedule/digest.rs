@@ -22,10 +22,14 @@ impl Default for Digest {
 impl Hasher for Digest {
     fn write(&mut self, bytes: &[u8]) {
         self.write_usize(bytes.len());
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+        let (words, rest) = bytes.as_chunks();
+        for &word in words {
             self.write_u64(u64::from_le_bytes(word));
+        }
+        if !rest.is_empty() {
+            // A few shifts are sooner done than a copy of a length that is not known.
+            let shifted = |word: u64, &byte: &u8| word << 8 | u64::from(byte);
+            self.write_u64(rest.iter().fold(0, shifted));
         }
     }
 

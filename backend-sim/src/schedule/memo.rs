@@ -93,7 +93,7 @@ impl Runs {
             varies,
             runs: Self::default(),
             of: vec![usize::MAX; module.op_count()],
-            names: module.op_names().map(digest).collect(),
+            names: module.op_names().map(Name::of).collect(),
             types: Vec::new(),
             attributes: Vec::new(),
         };
@@ -115,6 +115,41 @@ impl Runs {
     }
 }
 
+/// What the name of an operation says.
+struct Name {
+    hash: u64,
+    /// A [`CONSTANT`].
+    is_constant: bool,
+    /// See [`is_local`].
+    is_local: bool,
+    ends: Ends,
+}
+
+/// Whether an operation ends a straight-line block.
+enum Ends {
+    Never,
+    Always,
+    /// If its condition varies.
+    AsBranch,
+}
+
+impl Name {
+    fn of(name: &str) -> Self {
+        Self {
+            hash: digest(name),
+            is_constant: name == CONSTANT,
+            is_local: is_local(name),
+            ends: match name {
+                "scf.for" | "scf.while" => Ends::Always,
+                "scf.if" => Ends::AsBranch,
+                "scf.yield" | "scf.condition" | "func.return" | "tpu.yield" => Ends::Always,
+                "tpu.enqueue_dma" | "tpu.wait_dma" | "tpu.wait_dma2" => Ends::Always,
+                _ => Ends::Never,
+            },
+        }
+    }
+}
+
 struct Finder<'m> {
     module: &'m Module,
     usage: &'m Usage,
@@ -122,24 +157,26 @@ struct Finder<'m> {
     runs: Runs,
     /// For each operation, its block.
     of: Vec<usize>,
-    /// Hashes of the names of operations.
-    names: Vec<u64>,
+    /// What there is to know of the names of operations, by their numbers.
+    names: Vec<Name>,
     /// Hashes of types and attributes, as far as they are known.
     types: Vec<Option<u64>>,
     attributes: Vec<Option<u64>>,
 }
 
 impl Finder<'_> {
+    fn name(&self, op: Op) -> &Name {
+        &self.names[self.module.op_name_number(op)]
+    }
+
     fn block(&mut self, block: Block) {
         let ops = self.module.block_ops(block);
         let mut from = 0;
         for (i, &op) in ops.iter().enumerate() {
-            let ends = match self.module.op_name(op) {
-                "scf.for" | "scf.while" => true,
-                "scf.if" => self.varies[self.module.operands(op)[0].index()],
-                "scf.yield" | "scf.condition" | "func.return" | "tpu.yield" => true,
-                "tpu.enqueue_dma" | "tpu.wait_dma" | "tpu.wait_dma2" => true,
-                _ => false,
+            let ends = match self.name(op).ends {
+                Ends::Never => false,
+                Ends::Always => true,
+                Ends::AsBranch => self.varies[self.module.operands(op)[0].index()],
             };
             if !ends {
                 continue;
@@ -190,7 +227,7 @@ impl Finder<'_> {
                 });
             }
             self.of[op.index()] = number;
-            closed &= self.module.regions(op).is_empty() && is_local(self.module.op_name(op));
+            closed &= self.module.regions(op).is_empty() && self.name(op).is_local;
             if !self.module.regions(op).is_empty() {
                 let module = self.module;
                 module.walk(op, &mut |inner| {
@@ -198,10 +235,10 @@ impl Finder<'_> {
                 });
             }
             closed &= self.uses(op, number);
-            match self.module.op_name(op) {
-                CONSTANT => self.runs.constants.push(op),
-                _ if is_placed(self.module, op) => placed.push(op),
-                _ => {}
+            match self.name(op).is_constant {
+                true => self.runs.constants.push(op),
+                false if is_placed(self.module, op) => placed.push(op),
+                false => {}
             }
             self.describe(op, locals, &mut others, &mut hash);
         }
@@ -240,8 +277,8 @@ impl Finder<'_> {
                 _ => None,
             };
             let by = definition.map_or(usize::MAX, |op| self.of[op.index()]);
-            let constant = definition.is_some_and(|op| self.module.op_name(op) == CONSTANT);
-            if by != number && !constant {
+            let is_constant = |op| self.name(op).is_constant;
+            if by != number && !definition.is_some_and(is_constant) {
                 none = false;
                 if let Some(run) = self.runs.runs.get_mut(by) {
                     run.closed = false;
@@ -253,8 +290,9 @@ impl Finder<'_> {
 
     fn describe(&mut self, op: Op, locals: usize, others: &mut Vec<Value>, to: &mut impl Hasher) {
         let module = self.module;
-        self.names[module.op_name_number(op)].hash(to);
-        if module.op_name(op) != CONSTANT {
+        let name = self.name(op);
+        name.hash.hash(to);
+        if !name.is_constant {
             for (name, attribute) in module.attributes(op) {
                 name.hash(to);
                 self.attribute(*attribute).hash(to);

@@ -16,6 +16,26 @@ pub(crate) struct Usage {
     products: FxHashMap<Op, [bool; 2]>,
 }
 
+/// What the name of an operation says of what it does with its operands.
+#[derive(Clone, Copy, PartialEq)]
+enum Name {
+    Product,
+    Store,
+    Reduction,
+    Other,
+}
+
+impl Name {
+    fn of(name: &str) -> Self {
+        match name {
+            "tpu.matmul" => Self::Product,
+            "vector.store" | "tpu.vector_store" => Self::Store,
+            "vector.multi_reduction" => Self::Reduction,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Usage {
     /// Looks at every operation of `module`.
     pub(crate) fn of(module: &Module) -> Self {
@@ -31,11 +51,12 @@ impl Usage {
         let mut numbers = FxHashMap::default();
         let mut work: Vec<Value> = Vec::new();
         let mut maxima: FxHashMap<Value, Value> = FxHashMap::default();
+        let names: Vec<Name> = module.op_names().map(Name::of).collect();
         module.walk(module.root(), &mut |op| {
             let operands = module.operands(op);
-            let name = module.op_name(op);
-            let product = name == "tpu.matmul";
-            let stores = matches!(name, "vector.store" | "tpu.vector_store");
+            let name = names[module.op_name_number(op)];
+            let product = name == Name::Product;
+            let stores = name == Name::Store;
             for (i, value) in operands.iter().enumerate() {
                 usage.products_only[value.index()] &= product;
                 usage.stored_only[value.index()] &= stores && i == 0;
@@ -45,7 +66,7 @@ impl Usage {
                 usage.products.insert(op, transposed);
                 usage.transposed_lhs[operands[0].index()] |= transposed[0];
             }
-            if name == "vector.multi_reduction" && is_maximum(module, op) {
+            if name == Name::Reduction && is_maximum(module, op) {
                 maxima.insert(operands[0], module.results(op)[0]);
             } else if !maxima.is_empty() {
                 for value in operands {

@@ -90,6 +90,8 @@ pub(super) struct Walk<'m> {
     known: Vec<Known>,
     /// What is known of values in every step: constants, and arguments but for grid indices.
     constants: Vec<Known>,
+    /// Values of which something else is known in this step, by their numbers: few, where most blocks are remembered.
+    changed: Vec<usize>,
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
     operands: FxHashMap<Loaded, Rc<Vector>>,
@@ -132,6 +134,7 @@ impl<'m> Walk<'m> {
             machine,
             known: vec![Known::Nothing; module.value_count()],
             constants: Vec::new(),
+            changed: Vec::new(),
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
             operands: FxHashMap::default(),
@@ -159,6 +162,7 @@ impl<'m> Walk<'m> {
             walk.known[argument.index()] = walk.argument(argument);
         }
         walk.constants.clone_from(&walk.known);
+        walk.changed.clear();
         walk
     }
 
@@ -172,7 +176,9 @@ impl<'m> Walk<'m> {
         let Some(entry) = self.module.entry(self.signature.function, 0) else {
             return Ok(StepSchedule::default());
         };
-        self.known.clone_from(&self.constants);
+        for index in self.changed.drain(..) {
+            self.known[index].clone_from(&self.constants[index]);
+        }
         self.repeats.reset();
         self.scalars = (self.signature.scalars.iter().enumerate())
             .filter_map(|(i, value)| {
@@ -185,13 +191,19 @@ impl<'m> Walk<'m> {
             })
             .collect();
         for (&index, argument) in at.iter().zip(self.module.arguments(entry)) {
-            self.known[argument.index()] = Known::Scalar(Some(index));
+            self.know(argument.index(), Known::Scalar(Some(index)));
         }
         self.ops(entry)?;
         self.end_block();
         // Those of a loop were put where it begins and ends.
         self.done.transfers.sort_by_key(|transfer| transfer.after);
         Ok(std::mem::take(&mut self.done))
+    }
+
+    /// Notes what value `index` is.
+    fn know(&mut self, index: usize, known: Known) {
+        self.known[index] = known;
+        self.changed.push(index);
     }
 
     fn argument(&self, value: ir::Value) -> Known {
@@ -261,7 +273,7 @@ impl<'m> Walk<'m> {
 
     fn copy(&mut self, from: &[ir::Value], to: &[ir::Value]) {
         for (from, to) in from.iter().zip(to) {
-            self.known[to.index()] = self.known[from.index()].clone();
+            self.know(to.index(), self.known[from.index()].clone());
         }
     }
 
@@ -360,7 +372,7 @@ impl<'m> Walk<'m> {
     }
 
     fn made(&mut self, value: ir::Value, vector: Vector) {
-        self.known[value.index()] = Known::Vector(Rc::new(vector));
+        self.know(value.index(), Known::Vector(Rc::new(vector)));
     }
 
     /// Bits of an element; masks are kept per 32-bit element.

@@ -101,7 +101,7 @@ impl Walk<'_> {
         match branches {
             true => self.ways(op, body, bounds, trips),
             false => {
-                self.known[arguments[0].index()] = Known::Scalar(bounds[0]);
+                self.know(arguments[0].index(), Known::Scalar(bounds[0]));
                 let sample = self.iteration(&[body])?;
                 self.scale(&sample, trips as f64);
                 self.yielded(&self.way(body), self.module.results(op));
@@ -125,7 +125,7 @@ impl Walk<'_> {
         let mut followed = 0;
         while followed < trips && budget > 0 {
             let index = first.map(|first| first + step.unwrap_or(1) * followed);
-            self.known[arguments[0].index()] = Known::Scalar(index);
+            self.know(arguments[0].index(), Known::Scalar(index));
             let carried = self.known_of(&arguments);
             let mut path = 0;
             self.follow(&way, &mut path, &mut budget);
@@ -349,10 +349,10 @@ impl Walk<'_> {
                         Known::Scalar(number) => number,
                         _ => None,
                     };
-                    self.known[*result] = Known::Scalar(op.compute(value));
+                    self.know(*result, Known::Scalar(op.compute(value)));
                 }
-                Step::Unknown(result) => self.known[*result] = Known::Scalar(None),
-                Step::Load(op, result) => self.known[*result] = Known::Scalar(self.prefetched(*op)),
+                Step::Unknown(result) => self.know(*result, Known::Scalar(None)),
+                Step::Load(op, result) => self.know(*result, Known::Scalar(self.prefetched(*op))),
                 Step::Branch {
                     condition,
                     ways,
@@ -387,7 +387,7 @@ impl Walk<'_> {
                             break;
                         }
                         let index = bounds[0].map(|first| first + bounds[2].unwrap_or(1) * i);
-                        self.known[arguments[0]] = Known::Scalar(index);
+                        self.know(arguments[0], Known::Scalar(index));
                         self.follow(body, path, budget);
                         self.hand_on(&body.yields, &arguments[1..]);
                         self.hand_on(&body.yields, results);
@@ -442,7 +442,7 @@ impl Walk<'_> {
 
     fn make_known(&mut self, values: &[ir::Value], known: Vec<Known>) {
         for (value, known) in values.iter().zip(known) {
-            self.known[value.index()] = known;
+            self.know(value.index(), known);
         }
     }
 
@@ -451,7 +451,7 @@ impl Walk<'_> {
         let values: Vec<Known> = from.iter().map(|&i| self.known[i].clone()).collect();
         for (value, &to) in values.into_iter().zip(to) {
             if let Known::Scalar(_) = value {
-                self.known[to] = value;
+                self.know(to, value);
             }
         }
     }

@@ -35,7 +35,7 @@ impl<'m> Walk<'m> {
         match self.module.op_name(op) {
             "memref.load" => {
                 let result = self.module.results(op)[0];
-                self.known[result.index()] = Known::Scalar(self.prefetched(op));
+                self.know(result.index(), Known::Scalar(self.prefetched(op)));
             }
             "memref.store" => {}
             "tpu.memref_slice" => self.slice(op),
@@ -47,14 +47,14 @@ impl<'m> Walk<'m> {
             | "tpu.erase_memref_layout" => self.view(op),
             "memref.alloca" | "memref.alloc" | "tpu.sem_alloc" => {
                 let result = self.module.results(op)[0];
-                self.known[result.index()] = self.argument(result);
+                self.know(result.index(), self.argument(result));
             }
             "tpu.enqueue_dma" => self.start_copy(op),
             "tpu.wait_dma" | "tpu.wait_dma2" => self.wait_for_copy(op),
             "tpu.sem_wait" | "tpu.sem_signal" | "tpu.sem_barrier" => {}
             "tpu.sem_read" => {
                 let result = self.module.results(op)[0];
-                self.known[result.index()] = Known::Scalar(None);
+                self.know(result.index(), Known::Scalar(None));
             }
             _ => return false,
         }
@@ -187,7 +187,7 @@ impl<'m> Walk<'m> {
             .as_ref()
             .and_then(|operand| self.operands.get(operand))
         {
-            self.known[result.index()] = Known::Vector(value.clone());
+            self.know(result.index(), Known::Vector(value.clone()));
             return;
         }
         let mut ready = 0.0_f64;
@@ -209,7 +209,7 @@ impl<'m> Walk<'m> {
                 {
                     value = Rc::new(self.block.reload(&value));
                 }
-                self.known[result.index()] = Known::Vector(value);
+                self.know(result.index(), Known::Vector(value));
                 return;
             }
             let parts = last.into_iter().chain(parts);
@@ -249,7 +249,7 @@ impl<'m> Walk<'m> {
         if let Some(operand) = operand {
             self.operands.insert(operand, value.clone());
         }
-        self.known[result.index()] = Known::Vector(value);
+        self.know(result.index(), Known::Vector(value));
     }
 
     fn store(&mut self, access: &Access<'_>) {
@@ -331,7 +331,7 @@ impl<'m> Walk<'m> {
             shape: shape.collect(),
             ..(*view).clone()
         };
-        self.known[result.index()] = Known::Memory(Rc::new(view));
+        self.know(result.index(), Known::Memory(Rc::new(view)));
     }
 
     /// A view with another shape: dimensions of 1 go or come; else its place is no longer followed.
@@ -363,7 +363,7 @@ impl<'m> Walk<'m> {
             shape: if followed { shape } else { to.into() },
             ..(*view).clone()
         };
-        self.known[result.index()] = Known::Memory(Rc::new(view));
+        self.know(result.index(), Known::Memory(Rc::new(view)));
     }
 }
 

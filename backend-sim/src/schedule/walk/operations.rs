@@ -221,7 +221,7 @@ impl Walk<'_> {
                     let Some(first) = first else { return false };
                     self.recast(op, first, shape);
                 }
-                None => self.known[result.index()] = Known::Scalar(None),
+                None => self.know(result.index(), Known::Scalar(None)),
             },
             "tpu.create_mask" | "vector.create_mask" | "vector.constant_mask" => {
                 let out = Vector::new(rows, columns, bits, 0.0);
@@ -252,7 +252,7 @@ impl Walk<'_> {
         }
         // The same register stands for every row or column.
         let result = self.module.results(op)[0];
-        self.known[result.index()] = Known::Vector(value);
+        self.know(result.index(), Known::Vector(value));
     }
 
     /// The same elements in another shape: free as long as the last two dimensions keep their
@@ -279,7 +279,7 @@ impl Walk<'_> {
         }
         let tail = |s: &[i64]| s.iter().rev().copied().find(|&n| n != 1).unwrap_or(1);
         if same || source.len().max(shape.len()) <= 2 && r == 1 && tail(source) == tail(shape) {
-            self.known[result.index()] = Known::Vector(value);
+            self.know(result.index(), Known::Vector(value));
             return;
         }
         let out = Vector::new(rows, columns, bits, 0.0);
@@ -327,7 +327,7 @@ impl Walk<'_> {
         };
         let out = self.block.part(&value, [r0, rows], [c0, columns]);
         match aligned {
-            true => self.known[result.index()] = Known::Vector(Rc::new(out)),
+            true => self.know(result.index(), Known::Vector(Rc::new(out))),
             false => {
                 let shape = Vector::new(rows, columns, bits, 0.0);
                 let out =
@@ -356,7 +356,7 @@ impl Walk<'_> {
         {
             let whole = self.shape(self.module.operands(op)[0]).last() == Some(&128);
             if whole {
-                self.known[result.index()] = Known::Vector(values[0].clone());
+                self.know(result.index(), Known::Vector(values[0].clone()));
                 return;
             }
         }
@@ -421,7 +421,7 @@ impl Walk<'_> {
         let result = self.module.results(op)[0];
         match self.module.value_kind(result).shape() {
             Some(_) => self.set(op, out),
-            None => self.known[result.index()] = Known::Scalar(None),
+            None => self.know(result.index(), Known::Scalar(None)),
         }
     }
 

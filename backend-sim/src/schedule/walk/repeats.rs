@@ -104,7 +104,7 @@ impl Walk<'_> {
         match self.repeats.made.get(&key) {
             Some(&value) => {
                 self.repeats.first[result.index()] = value.index() as u32;
-                self.known[result.index()] = self.known[value.index()].clone();
+                self.know(result.index(), self.known[value.index()].clone());
                 true
             }
             None => {

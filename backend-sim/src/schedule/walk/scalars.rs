@@ -95,7 +95,7 @@ impl Walk<'_> {
             operands.get(i).and_then(|&value| self.scalar(value))
         };
         let number = ScalarOp::of(self.module, op).and_then(|op| op.compute(value));
-        self.known[result.index()] = Known::Scalar(number);
+        self.know(result.index(), Known::Scalar(number));
         true
     }
 }
