@@ -3,7 +3,9 @@
 //! That is two passes that are programs of kernels, the block sizes each of them can be cut into, and
 //! what is needed where nothing is fused. Everything else is the same for all ops.
 
-use std::fmt::{self, Debug, Display};
+mod blocks;
+
+use std::fmt::Debug;
 
 use tilecast_core::DType;
 use tilecast_core::kernels::head::{
@@ -23,6 +25,8 @@ use crate::plan::{
     rows_per_sub_tile, x_in_one_buffer,
 };
 use crate::tune::plans;
+
+pub use blocks::{BlockSizes, PassBlocks};
 
 /// What passes are cut up for.
 #[derive(Clone, Copy, Debug)]
@@ -126,88 +130,6 @@ impl Unfused {
     /// Sum of the arrays, bytes.
     pub fn used_bytes(&self) -> u128 {
         self.terms.iter().map(|&(_, bytes)| bytes).sum()
-    }
-}
-
-/// Block sizes of a pass.
-pub trait PassBlocks: Copy + Ord + Debug {
-    /// Along each dimension.
-    fn sizes(&self) -> BlockSizes;
-
-    /// Blocks of these sizes as `target` takes them.
-    fn of_sizes(sizes: BlockSizes, target: &Target) -> Self;
-
-    /// The same with another size along the vocabulary.
-    #[must_use]
-    fn with_columns(self, v: usize) -> Self;
-
-    /// The structure of a backward pass, where there are several.
-    fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy>;
-}
-
-/// Block sizes of any op.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlockSizes {
-    /// Tokens.
-    pub b: usize,
-    /// Hidden; none for an op on given logits.
-    pub h: Option<usize>,
-    /// Vocabulary columns.
-    pub v: usize,
-}
-
-impl BlockSizes {
-    /// The sizes, 1 for a dimension that there is none of.
-    pub fn sides(&self) -> [usize; 3] {
-        [self.b, self.h.unwrap_or(1), self.v]
-    }
-}
-
-impl Display for BlockSizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.h {
-            Some(h) => write!(f, "{},{h},{}", self.b, self.v),
-            None => write!(f, "{},{}", self.b, self.v),
-        }
-    }
-}
-
-impl PassBlocks for head::Blocks {
-    fn sizes(&self) -> BlockSizes {
-        let Self { b, h, v } = *self;
-        BlockSizes { b, h: Some(h), v }
-    }
-
-    fn of_sizes(sizes: BlockSizes, _: &Target) -> Self {
-        let [b, h, v] = sizes.sides();
-        Self { b, h, v }
-    }
-
-    fn with_columns(self, v: usize) -> Self {
-        Self { v, ..self }
-    }
-
-    fn strategy(plan: &BackwardPlan<Self>) -> Option<Strategy> {
-        Some(plan.strategy())
-    }
-}
-
-impl PassBlocks for softmax::Blocks {
-    fn sizes(&self) -> BlockSizes {
-        let Self { b, v, .. } = *self;
-        BlockSizes { b, h: None, v }
-    }
-
-    fn of_sizes(BlockSizes { b, v, .. }: BlockSizes, target: &Target) -> Self {
-        Self::for_target(b, v, target)
-    }
-
-    fn with_columns(self, v: usize) -> Self {
-        Self { v, ..self }
-    }
-
-    fn strategy(_: &BackwardPlan<Self>) -> Option<Strategy> {
-        None
     }
 }
 
