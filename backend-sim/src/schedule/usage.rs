@@ -54,6 +54,9 @@ impl Usage {
         let names: Vec<Name> = module.op_names().map(Name::of).collect();
         module.walk(module.root(), &mut |op| {
             let operands = module.operands(op);
+            if operands.is_empty() && module.regions(op).is_empty() {
+                return;
+            }
             let name = names[module.op_name_number(op)];
             let product = name == Name::Product;
             let stores = name == Name::Store;

@@ -148,9 +148,7 @@ impl Emitter {
             let values = values.map(|n| self.i64_attribute(n));
             self.attribute(AttributeKind::Array(values.into()))
         };
-        *(self.pairs.borrow_mut())
-            .entry(values)
-            .or_insert_with(make)
+        *(self.pairs.borrow_mut()).entry(values).or_insert_with(make)
     }
 
     /// Shape of a vector or memref value.

@@ -118,8 +118,8 @@ struct RegionData {
     op: Option<Op>,
 }
 
-/// Operations for which a new module has room: many kernels have no more, and lists that grow are copied.
-const ROOM: usize = 512;
+/// Operations for which a new module has room: most kernels have no more, and lists that grow are copied.
+const ROOM: usize = 2048;
 
 /// A Mosaic module.
 #[derive(Clone, Debug)]
