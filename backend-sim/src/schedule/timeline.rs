@@ -189,6 +189,10 @@ impl Timeline {
     /// Coarsens time until [`BUCKETS`] hold what will have been taken.
     fn make_room(&mut self, unit: Unit, ready: f64, slots: f64) {
         let row = &self.rows[unit as usize];
+        // A division takes long, and most blocks are far from full.
+        if ready * row.rate + row.taken + slots < 0.99 * row.rate * BUCKETS as f64 * self.width {
+            return;
+        }
         // No later than this: everything taken before comes after `ready`.
         let last = ready + (row.taken + slots) / row.rate;
         while last > BUCKETS as f64 * self.width {
