@@ -18,6 +18,7 @@ use tilecast_tpu::mosaic::{
 use super::Region;
 use super::digest::{Digest, digest};
 use super::usage::Usage;
+use super::walk::ScalarOp;
 
 /// Blocks that were scheduled on one machine.
 #[derive(Debug, Default)]
@@ -52,8 +53,8 @@ impl Memo {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
-    /// All constants, which are the same in every step.
-    constants: Vec<Op>,
+    /// All constants, which are the same in every step, with their numbers; `None` for vectors.
+    constants: Vec<(Value, Option<Option<i64>>)>,
     /// For each operation, the block that starts with it.
     starts: FxHashMap<Op, usize>,
 }
@@ -104,7 +105,7 @@ impl Runs {
     }
 
     /// The constants.
-    pub(super) fn constants(&self) -> &[Op] {
+    pub(super) fn constants(&self) -> &[(Value, Option<Option<i64>>)] {
         &self.constants
     }
 
@@ -236,7 +237,7 @@ impl Finder<'_> {
             }
             closed &= self.uses(op, number);
             match self.name(op).is_constant {
-                true => self.runs.constants.push(op),
+                true => self.constant(op),
                 false if is_placed(self.module, op) => placed.push(op),
                 false => {}
             }
@@ -248,6 +249,14 @@ impl Finder<'_> {
         run.beginnings = beginnings;
         run.closed = closed;
         self.runs.starts.insert(first, number);
+    }
+
+    fn constant(&mut self, op: Op) {
+        let module = self.module;
+        let value = module.results(op)[0];
+        let is_scalar = module.value_kind(value).shape().is_none();
+        let number = is_scalar.then(|| ScalarOp::number(module, op));
+        self.runs.constants.push((value, number));
     }
 
     /// How many operations the [beginnings](Run::beginnings) of a block have, most first.

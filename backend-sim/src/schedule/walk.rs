@@ -31,6 +31,7 @@ mod turns;
 
 use known::Remembered;
 use repeats::Repeats;
+pub(super) use scalars::ScalarOp;
 use turns::Turn;
 
 /// What a value is known to be.
@@ -95,7 +96,7 @@ pub(super) struct Walk<'m> {
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
     operands: FxHashMap<Loaded, Rc<Vector>>,
-    repeats: Repeats<'m>,
+    repeats: Repeats,
     turn: Turn,
     /// The operations that follow in the block.
     rest: &'m [Op],
@@ -154,8 +155,11 @@ impl<'m> Walk<'m> {
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         };
-        for &op in code.runs.constants() {
-            let _ = walk.free(op) || walk.scalar_op(op);
+        for &(value, number) in code.runs.constants() {
+            walk.known[value.index()] = match number {
+                None => Known::Vector(Rc::new(Vector::constant(walk.bits(value)))),
+                Some(number) => Known::Scalar(number),
+            };
         }
         let entry = module.entry(signature.function, 0);
         for &argument in entry.map_or(&[][..], |entry| module.arguments(entry)) {

@@ -3,43 +3,23 @@
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHashMap;
-use tilecast_tpu::mosaic::{self as ir, Attribute, AttributeName, Op, Type};
+use tilecast_tpu::mosaic::{self as ir, Op};
 
+use super::super::digest::Digest;
 use super::{Known, Walk};
 
 /// What the operations of a block computed so far.
 #[derive(Debug)]
-pub(super) struct Repeats<'m> {
-    made: FxHashMap<Key<'m>, ir::Value>,
+pub(super) struct Repeats {
+    /// By a [digest](Digest) of what it is and does.
+    made: FxHashMap<u64, ir::Value>,
     /// For each value, the first that is the same.
     first: Vec<u32>,
     /// How often memory was written; the compiler does not look where.
     writes: u32,
 }
 
-#[derive(PartialEq, Eq, Debug)]
-struct Key<'m> {
-    name: &'m str,
-    operands: Vec<Operand>,
-    attributes: &'m [(AttributeName, Attribute)],
-    result: Type,
-    writes: u32,
-}
-
-/// Few operations have operands and type in common but not the name, and text takes long to hash.
-impl Hash for Key<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.operands, self.result, self.writes).hash(state);
-    }
-}
-
-#[derive(PartialEq, Eq, Hash, Debug)]
-enum Operand {
-    Scalar(i64),
-    Value(u32),
-}
-
-impl<'m> Repeats<'m> {
+impl Repeats {
     pub(super) fn new(values: usize) -> Self {
         Self {
             made: FxHashMap::default(),
@@ -89,18 +69,17 @@ impl Walk<'_> {
             Some(Known::Memory(_)) => self.repeats.writes,
             _ => 0,
         };
-        let key = Key {
-            name: self.module.op_name(op),
-            operands: (operands.iter())
-                .map(|value| match self.known[value.index()] {
-                    Known::Scalar(Some(number)) => Operand::Scalar(number),
-                    _ => Operand::Value(self.repeats.first[value.index()]),
-                })
-                .collect(),
-            attributes: self.module.attributes(op),
-            result: self.module.value_type(result),
-            writes,
-        };
+        let mut key = Digest::default();
+        (self.module.op_name_number(op), operands.len()).hash(&mut key);
+        for value in operands {
+            match self.known[value.index()] {
+                Known::Scalar(Some(number)) => (true, number).hash(&mut key),
+                _ => (false, self.repeats.first[value.index()]).hash(&mut key),
+            }
+        }
+        self.module.attributes(op).hash(&mut key);
+        (self.module.value_type(result), writes).hash(&mut key);
+        let key = key.finish();
         match self.repeats.made.get(&key) {
             Some(&value) => {
                 self.repeats.first[result.index()] = value.index() as u32;

@@ -6,7 +6,7 @@ use super::{Known, Walk};
 
 /// What an operation computes from integers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ScalarOp {
+pub(crate) enum ScalarOp {
     Constant(Option<i64>),
     /// Of two numbers, both known.
     Binary(fn(i64, i64) -> Option<i64>),
@@ -22,11 +22,7 @@ impl ScalarOp {
     /// What `op` computes; `None` if it does not compute an integer from integers.
     pub(super) fn of(module: &Module, op: Op) -> Option<Self> {
         Some(match module.op_name(op) {
-            "arith.constant" => Self::Constant(match module.attribute_kind_of(op, "value") {
-                Some(AttributeKind::Integer { value, .. }) => Some(*value),
-                Some(AttributeKind::Bool(value)) => Some(i64::from(*value)),
-                _ => None,
-            }),
+            "arith.constant" => Self::Constant(Self::number(module, op)),
             "arith.addi" => Self::Binary(|a, b| Some(i64::from(a.wrapping_add(b) as i32))),
             "arith.subi" => Self::Binary(|a, b| Some(i64::from(a.wrapping_sub(b) as i32))),
             "arith.muli" => Self::Binary(|a, b| Some(i64::from(a.wrapping_mul(b) as i32))),
@@ -60,6 +56,15 @@ impl ScalarOp {
             "tpu.core_id" | "tpu.device_id" => Self::Constant(Some(0)),
             _ => return None,
         })
+    }
+
+    /// The integer that a constant is.
+    pub(crate) fn number(module: &Module, constant: Op) -> Option<i64> {
+        match module.attribute_kind_of(constant, "value") {
+            Some(AttributeKind::Integer { value, .. }) => Some(*value),
+            Some(AttributeKind::Bool(value)) => Some(i64::from(*value)),
+            _ => None,
+        }
     }
 
     /// The result for operands of which `value` gives those that are known.
