@@ -2,7 +2,8 @@
 //! summed over the steps of a kernel or over chunks.
 
 use super::Head;
-use super::blocks::{Blocks, Chunks};
+use super::blocks::Blocks;
+use super::dealt::Chunks;
 use crate::DType;
 use crate::ops::{Accumulate, TileOps};
 use crate::spec::{AxisId, BlockIndex, Blocked, SpecBuilder};

@@ -1,7 +1,8 @@
 //! The one-kernel backward pass.
 
-use super::blocks::{Blocks, Cores, Split};
+use super::blocks::{Blocks, Split};
 use super::chunk::WeightColumns;
+use super::dealt::Cores;
 use super::delta::Coefficients;
 use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, compute};

@@ -1,8 +1,9 @@
 //! The gradient with respect to the logits: coefficients per row, and the kernel that writes a chunk
 //! of it.
 
-use super::blocks::{Blocks, Chunks, Split};
+use super::blocks::{Blocks, Split};
 use super::chunk::{ChunkArray, WeightColumns, updated_array};
+use super::dealt::Chunks;
 use super::exponentials::FromExponentials;
 use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, RowWise, compute};

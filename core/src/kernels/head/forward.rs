@@ -10,8 +10,9 @@
 //! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
 //! is folded again as without it, and the row goes on with the maximum so far.
 
-use super::blocks::{Blocks, Chunks, Split};
+use super::blocks::{Blocks, Split};
 use super::chunk::{ChunkArray, WeightColumns};
+use super::dealt::Chunks;
 use super::exponentials::Exponentials;
 use super::logits::{Logits, Plan, Position, RowSubTiles, SubTile, SubTiles};
 use super::per_row::{PerRow, RowWise, compute};

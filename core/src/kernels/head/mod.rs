@@ -25,6 +25,7 @@ mod blocks;
 mod cache;
 mod chunk;
 mod combined;
+mod dealt;
 mod delta;
 mod exponentials;
 mod forward;

@@ -1,7 +1,8 @@
 //! The two products over a chunk of columns of delta, and the bias gradient.
 
-use super::blocks::{Blocks, Chunks, ProductBlocks};
+use super::blocks::{Blocks, ProductBlocks};
 use super::chunk::{ChunkArray, SummedOutput, WeightColumns, updated_array};
+use super::dealt::Chunks;
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Chunks, Cores, Schedule, Split};
+use super::blocks::{Schedule, Split};
+use super::dealt::{Chunks, Cores};
 use super::delta::RowPart;
 use super::forward::Store;
 use super::logits::Plan;

@@ -1,7 +1,8 @@
 //! `w` rounded by chunks of columns, for products that would round it for each block of rows.
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::Blocks;
 use super::chunk::WeightColumns;
+use super::dealt::Chunks;
 use super::{Head, HeadError};
 use crate::ops::TileOps;
 use crate::program::Kernel;

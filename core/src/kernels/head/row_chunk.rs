@@ -2,8 +2,9 @@
 //!
 //! The kernels over a chunk of columns are those of [`products`](super::products).
 
-use super::blocks::{Blocks, Chunks};
+use super::blocks::Blocks;
 use super::chunk::{ChunkArray, SummedOutput, WeightColumns, updated_array};
+use super::dealt::Chunks;
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
 use crate::DType;

@@ -36,9 +36,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Chunks, ProductBlocks, Split, check_sizes};
+use super::blocks::{Blocks, ProductBlocks, Split, check_sizes};
 use super::cache::Cache;
 use super::chunk::ChunkArray;
+use super::dealt::Chunks;
 use super::delta::{Cut, RowPart};
 use super::forward::Store;
 use super::logits::{Plan, RowSubTiles};

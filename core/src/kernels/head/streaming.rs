@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::blocks::{Blocks, Chunks, ProductBlocks};
+use super::blocks::{Blocks, ProductBlocks};
 use super::chunk::ChunkArray;
+use super::dealt::Chunks;
 use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
 use super::{BiasGradient, Head, HeadError, HiddenGradient, RoundedWeights, WeightGradient};
