@@ -361,15 +361,16 @@ pub(crate) fn schedule(
         ..Schedule::plain(backward.blocks, backward.strategy())
     };
     let passes = [
-        (Passes::Forward, forward.blocks),
-        (Passes::Backward, backward.blocks),
+        (Passes::Forward, forward.blocks, 0),
+        (Passes::Backward, backward.blocks, backward.before_delta()),
     ];
     let mut one_buffer = [false; 2];
-    for (i, (pass, blocks)) in passes.into_iter().enumerate() {
+    for (i, (pass, blocks, kernels_before)) in passes.into_iter().enumerate() {
         if wanted[i] && blocks.h >= problem.head().hidden() {
             let program = problem.program(pass, &schedule)?;
-            let makes_logits = program.launches().first().map(|(launch, _)| &launch.kernel);
-            one_buffer[i] = makes_logits.is_some_and(|kernel| x_in_one_buffer(kernel, setting));
+            let launches = program.launches();
+            one_buffer[i] = (launches.get(kernels_before))
+                .is_some_and(|(launch, _)| x_in_one_buffer(&launch.kernel, setting));
         }
     }
     schedule.x_in_one_buffer = one_buffer;

@@ -151,14 +151,13 @@ fn chunk_columns(head: &Head, v: usize, rounds_w: bool) -> Vec<usize> {
         sizes.push(most);
     } else if rounds_w {
         let all = head.vocab().div_ceil(v);
-        let computed = |blocks: usize| {
-            let count = all.div_ceil(blocks);
-            count * all.div_ceil(count)
-        };
+        // What a chunk of at most so many blocks has, and how many of them all chunks make.
+        let equal = |blocks: usize| all.div_ceil(all.div_ceil(blocks));
+        let made = |blocks: usize| all.div_ceil(blocks) * equal(blocks);
         let blocks = (most / v).max(1);
         let least = (blocks * 3 / 4).max(1);
-        let best = (least..=blocks).min_by_key(|&blocks| (computed(blocks), Reverse(blocks)));
-        sizes.extend(best.map(|blocks| blocks * v));
+        let best = (least..=blocks).min_by_key(|&blocks| (made(blocks), Reverse(blocks)));
+        sizes.extend(best.map(|blocks| equal(blocks) * v));
         sizes.sort_unstable();
     }
     let whole = |columns: usize| (columns / v).max(1) * v;

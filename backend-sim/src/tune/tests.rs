@@ -268,6 +268,22 @@ fn x_has_one_buffer_where_two_do_not_fit() {
 }
 
 #[test]
+fn x_has_one_buffer_where_w_is_rounded_before() {
+    let problem = LinearCe::new(8192, 2048, 151_936, DType::F32, Options::default()).unwrap();
+    let request = Request::new(problem, Target::by_name("v4").unwrap(), 1, None).unwrap();
+    let request = request.products(F32Products::Rounded);
+    let (b, h, v) = (1024, 2048, 768);
+    let plan = BackwardPlan {
+        rounds_w: true,
+        ..BackwardPlan::in_blocks(Blocks { b, h, v }, Some(8 * v))
+    };
+    let program = request.backward_program(plan).unwrap();
+    let (launches, kernels_before) = (program.launches(), plan.before_delta());
+    let mut operands = launches[kernels_before].0.kernel.spec().operands();
+    assert!(operands.any(|(_, named, operand)| named.name == "x" && operand.one_buffer));
+}
+
+#[test]
 fn delta_is_made_in_columns_of_its_own() {
     // Delta of v4 is fastest with all of H in a block, which leaves room for 384 columns, products with more.
     let target = Target::by_name("v4").unwrap();
@@ -413,7 +429,7 @@ fn a_chunk_of_a_rounded_w_is_one_of_few_that_repeat_little() {
     let problem = LinearCe::new(8192, 8192, 128_256, DType::Bf16, Options::default()).unwrap();
     assert_eq!(
         chunk_columns(problem.head(), 768, true),
-        [3840, 7680, 15 * 768]
+        [3840, 7680, 14 * 768]
     );
     assert_eq!(
         chunk_columns(problem.head(), 768, false),
