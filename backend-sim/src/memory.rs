@@ -281,6 +281,13 @@ impl VmemLedger {
         self.terms.iter().fold(0, add)
     }
 
+    /// Sum of the terms that are no estimate, bytes.
+    fn counted_bytes(&self) -> u64 {
+        let is_counted = |term: &&Term| term.kind != TermKind::Spills;
+        let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
+        self.terms.iter().filter(is_counted).fold(0, add)
+    }
+
     /// What is left of the limit, or, negative, what is missing; bytes.
     pub fn margin_bytes(&self) -> i64 {
         let bytes = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -294,9 +301,7 @@ impl VmemLedger {
 
     /// [`Self::fit_probability`] of another limit.
     pub(crate) fn fit_probability_within(&self, limit_bytes: u64) -> f64 {
-        let is_counted = |term: &&Term| term.kind != TermKind::Spills;
-        let add = |sum: u64, term: &Term| sum.saturating_add(term.bytes);
-        let counted = self.terms.iter().filter(is_counted).fold(0, add);
+        let counted = self.counted_bytes();
         if counted > limit_bytes {
             return 0.0;
         }
@@ -315,25 +320,18 @@ impl VmemLedger {
 
     /// The least limit with which it is so likely, bytes; the [sum](Self::used_bytes) where nothing of that is an estimate.
     pub(crate) fn limit_for_probability(&self, probability: f64) -> u64 {
-        let used = self.used_bytes();
         let Some(Registers {
             needed,
             held,
             bytes,
         }) = self.registers
         else {
-            return used;
+            return self.used_bytes();
         };
-        let is_spills = |term: &&Term| term.kind == TermKind::Spills;
-        let spills = self
-            .terms
-            .iter()
-            .find(is_spills)
-            .map_or(0, |term| term.bytes);
         let over = (1.0 / probability - 1.0).powf(SPILL_SCALE);
         let room = (needed.max(1) as f64 / over).ceil() as u64;
-        (used.saturating_sub(spills))
-            .saturating_add(room.saturating_sub(held).saturating_mul(bytes))
+        let slots = room.saturating_sub(held);
+        (self.counted_bytes()).saturating_add(slots.saturating_mul(bytes))
     }
 
     /// Whether the sum is within the limit, inclusive as the compiler's check is.
