@@ -373,12 +373,14 @@ impl<'a> Pipeline<'a> {
         next
     }
 
-    /// The state after the next `steps` steps.
+    /// The state after the first `steps` steps, which are not all: nothing is made for the whole sequence, whose parts are the
+    /// most and are followed one by one.
     fn advance(&self, clock: &Clock, state: &State, steps: u64) -> State {
         let sizes = self.grid.sizes();
         let own = self.copies_by_hand();
-        let mut matrices: Vec<Matrix> = Vec::with_capacity(self.grid.nodes.len());
-        for node in &self.grid.nodes {
+        let whole = self.grid.nodes.len() - 1;
+        let mut matrices: Vec<Matrix> = Vec::with_capacity(whole);
+        for node in &self.grid.nodes[..whole] {
             matrices.push(match node {
                 Node::Step(kind) => self.matrix(clock, own, *kind),
                 Node::Runs(runs) => (runs.iter())
@@ -389,11 +391,8 @@ impl<'a> Pipeline<'a> {
         }
         let mut state = *state;
         let mut left = steps;
-        let mut node = self.grid.nodes.len() - 1;
+        let mut node = whole;
         loop {
-            if left >= sizes[node] {
-                return matrices[node].apply(&state);
-            }
             let Node::Runs(runs) = &self.grid.nodes[node] else {
                 return state;
             };

@@ -88,16 +88,20 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The same of two sums of multiples of grid indices.
+    /// Whether a sum of multiples of grid indices is another number than zero in the whole box.
     ///
     /// # Errors
     /// As for [`Self::differ`].
-    pub(super) fn forms_differ(&mut self, a: &Form, b: &Form) -> Result<bool, Cut> {
-        if a == b {
-            return Ok(false);
+    pub(super) fn is_not_zero(&mut self, sum: Form) -> Result<bool, Cut> {
+        match sum.is_constant() {
+            true => Ok(sum.constant != 0),
+            false => self.differ(&Number::Form(sum), &Number::Form(Form::constant(0))),
         }
-        let [a, b] = [a, b].map(|&form| self.context().form(form));
-        self.differ(&a, &b)
+    }
+
+    /// The sum with what has one value in the box put in.
+    pub(super) fn settled(&self, sum: Form) -> Form {
+        sum.settle(&self.extent)
     }
 
     /// By how much each result of a program of sums of multiples of grid indices grows with each of these. The box becomes

@@ -132,7 +132,7 @@ impl Form {
     }
 
     /// The same with what has one value in the box put in.
-    fn settle(mut self, extent: &Extent) -> Self {
+    pub(super) fn settle(mut self, extent: &Extent) -> Self {
         for axis in 0..AXES {
             if extent.first[axis] == extent.last[axis] {
                 let part = self.coefficients[axis].wrapping_mul(extent.first[axis]);
@@ -143,8 +143,9 @@ impl Form {
         self
     }
 
-    fn is_constant(&self) -> bool {
-        self.coefficients == [0; AXES]
+    pub(super) fn is_constant(&self) -> bool {
+        // All at once: as a comparison of arrays it would be a call.
+        self.coefficients.iter().fold(0, |all, c| all | c) == 0
     }
 
     pub(super) fn bounds(&self, extent: &Extent) -> (i64, i64) {

@@ -74,14 +74,12 @@ impl<'a> Search<'a> {
             self.evaluator.extent.last[axis] = (steps - 1).max(0);
         }
         self.evaluator.everything = true;
-        let indices: Vec<Form> = (0..self.bounds.len())
-            .map(|axis| self.index(axis))
-            .collect();
+        let indices = self.indices();
         let maps = self.maps.iter().zip(&self.slopes);
         let maps = maps.filter_map(|(map, slopes)| slopes.is_none().then_some(&map.program));
         for program in maps.chain([self.body]) {
             // Nothing is asked to be cut where every branch is followed.
-            let _ = self.evaluator.run(program, &indices);
+            let _ = self.evaluator.run(program, &indices[..self.bounds.len()]);
         }
         self.evaluator.everything = false;
         self.evaluator.trace.clear();
@@ -98,6 +96,15 @@ impl<'a> Search<'a> {
         let mut form = Form::constant(self.rest[axis]);
         form.coefficients[axis] = self.groups[axis];
         form
+    }
+
+    /// Those of all axes, which come first; a grid has few, so they are in no memory of their own.
+    fn indices(&self) -> [Form; AXES] {
+        let mut indices = [Form::constant(0); AXES];
+        for (axis, index) in indices.iter_mut().enumerate().take(self.bounds.len()) {
+            *index = self.index(axis);
+        }
+        indices
     }
 
     fn all(&mut self) {
@@ -202,18 +209,22 @@ impl<'a> Search<'a> {
     }
 
     fn kind(&mut self) -> Result<usize, Cut> {
-        let here: Vec<Form> = (0..self.bounds.len())
-            .map(|axis| self.index(axis))
-            .collect();
-        let next = self.next(&here)?;
+        let here = self.indices();
+        let here = &here[..self.bounds.len()];
+        let next = self.next(here)?;
         self.evaluator.trace.clear();
-        self.evaluator.run(self.body, &here)?;
+        self.evaluator.run(self.body, here)?;
         let mut moved = 0;
-        if let Some(next) = next {
+        if let Some(next) = &next {
+            let next = &next[..here.len()];
+            let mut steps = [Form::constant(0); AXES];
+            for (step, (here, next)) in steps.iter_mut().zip(here.iter().zip(next)) {
+                *step = self.evaluator.settled(here.plus(next, -1));
+            }
             for (i, map) in self.maps.iter().enumerate() {
                 let moves = match &self.slopes[i] {
-                    Some(slopes) => moves_along(&mut self.evaluator, slopes, &here, &next)?,
-                    None => self.moves(&map.program, &here, &next)?,
+                    Some(slopes) => moves_along(&mut self.evaluator, slopes, &steps)?,
+                    None => self.moves(&map.program, here, next)?,
                 };
                 moved |= u64::from(moves) << i;
             }
@@ -245,8 +256,9 @@ impl<'a> Search<'a> {
     }
 
     /// The indices of the next step; none after the last one.
-    fn next(&self, here: &[Form]) -> Result<Option<Vec<Form>>, Cut> {
-        let mut next = here.to_vec();
+    fn next(&self, here: &[Form]) -> Result<Option<[Form; AXES]>, Cut> {
+        let mut next = [Form::constant(0); AXES];
+        next[..here.len()].copy_from_slice(here);
         let extent = &self.evaluator.extent;
         for axis in (0..self.bounds.len()).rev() {
             let end = self.bounds[axis] - 1;
@@ -286,21 +298,19 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether another block is needed, of a map with these slopes.
+/// Whether another block is needed, of a map with these slopes, where the indices of the next step are less by `steps`.
 fn moves_along(
     evaluator: &mut Evaluator<'_>,
     slopes: &[[i64; AXES]],
-    here: &[Form],
-    next: &[Form],
+    steps: &[Form; AXES],
 ) -> Result<bool, Cut> {
     let mut undecided = None;
     for slopes in slopes {
-        let axes = slopes.iter().zip(here.iter().zip(next));
-        let moved = axes.filter(|&(&slope, (here, next))| slope != 0 && here != next);
-        let [from, to] = moved.fold([Form::constant(0); 2], |[from, to], (&slope, (a, b))| {
-            [from.plus(a, slope), to.plus(b, slope)]
+        let axes = slopes.iter().zip(steps).filter(|&(&slope, _)| slope != 0);
+        let less = axes.fold(Form::constant(0), |sum, (&slope, step)| {
+            sum.plus(step, slope)
         });
-        match evaluator.forms_differ(&from, &to) {
+        match evaluator.is_not_zero(less) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
             Err(cut) => undecided = undecided.or(Some(cut)),

@@ -197,11 +197,17 @@ impl Account {
         let count = used().count().max(1);
         let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
         let per_cycle = count as f64 / end;
-        let interval = |at: f64| ((at * per_cycle) as usize).min(count - 1);
+        let last = count as u32 - 1;
+        let interval = |at: f64| ((at * per_cycle) as u32).min(last);
         let mut intervals = vec![Interval::default(); count];
+        // Of each group that is used, the intervals in which it is born and dies.
+        let mut numbers: Vec<[u32; 2]> = Vec::with_capacity(count);
         for entry in used() {
-            intervals[interval(entry.born)].born += entry.held();
-            intervals[interval(entry.dies)].died += entry.held();
+            let [birth, death] = [entry.born, entry.dies].map(interval);
+            let held = entry.held();
+            intervals[birth as usize].born += held;
+            intervals[death as usize].died += held;
+            numbers.push([birth, death]);
         }
         let (mut live, mut peak) = (0.0_f64, 0.0_f64);
         for interval in &mut intervals {
@@ -210,18 +216,21 @@ impl Account {
             peak = peak.max(live);
         }
         let mut events = Vec::new();
-        for entry in used() {
-            let registers = entry.held();
-            for (at, change) in [(entry.born, registers), (entry.dies, -registers)] {
-                let number = interval(at);
-                if intervals[number].before + intervals[number].born > peak {
+        for (entry, numbers) in used().zip(numbers) {
+            for (number, is_birth) in numbers.into_iter().zip([true, false]) {
+                let interval = &intervals[number as usize];
+                if interval.before + interval.born > peak {
+                    let (at, change) = match is_birth {
+                        true => (entry.born, entry.held()),
+                        false => (entry.dies, -entry.held()),
+                    };
                     events.push((number, at, change));
                 }
             }
         }
         events.sort_unstable_by(|(_, a, x), (_, b, y)| a.total_cmp(b).then(x.total_cmp(y)));
         for events in events.chunk_by(|a, b| a.0 == b.0) {
-            let mut live = intervals[events[0].0].before;
+            let mut live = intervals[events[0].0 as usize].before;
             for (_, _, change) in events {
                 live += change;
                 peak = peak.max(live);
