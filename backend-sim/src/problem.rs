@@ -4,13 +4,12 @@
 //! what is needed where nothing is fused. Everything else is the same for all ops.
 
 mod blocks;
+mod schedule;
 
 use std::fmt::Debug;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{
-    self, Blocks, Head, HeadKernel, ProductBlocks, Schedule, Split, Strategy, Structure,
-};
+use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy, Structure};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
@@ -20,13 +19,12 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
-use crate::plan::{
-    BackwardPlan, ForwardPlan, cores_split, dw_rows, lazy, may_round_w, rounds_operands,
-    rows_per_sub_tile, x_in_one_buffer,
-};
+use crate::plan::{BackwardPlan, ForwardPlan, may_round_w, rounds_operands};
 use crate::tune::plans;
 
 pub use blocks::{BlockSizes, PassBlocks};
+pub(crate) use schedule::schedule;
+use schedule::{Pass, program, with_two_buffers};
 
 /// What passes are cut up for.
 #[derive(Clone, Copy, Debug)]
@@ -263,8 +261,8 @@ impl<P: OnHead> Problem for P {
         setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
         let backward = BackwardPlan::in_blocks(plan.blocks, None);
-        let schedule = schedule(self, [true, false], plan, backward, setting)?;
-        self.program(Passes::Forward, &schedule)
+        let mut schedule = with_two_buffers(self, plan, backward, setting);
+        program(self, Pass::Forward, &mut schedule, setting)
     }
 
     fn backward(
@@ -272,8 +270,8 @@ impl<P: OnHead> Problem for P {
         plan: BackwardPlan,
         setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
-        let schedule = schedule(self, [false, true], plan.blocks.into(), plan, setting)?;
-        self.program(Passes::Backward, &schedule)
+        let mut schedule = with_two_buffers(self, plan.blocks.into(), plan, setting);
+        program(self, Pass::Backward, &mut schedule, setting)
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {
@@ -316,65 +314,6 @@ impl<P: OnHead> Problem for P {
     fn other_place(&self) -> Option<(&'static str, Self)> {
         None
     }
-}
-
-/// Both passes of `problem` in the given blocks. Of the `wanted` ones, forward and backward, each has `x` in one buffer if
-/// [two do not fit](x_in_one_buffer).
-///
-/// # Errors
-/// Blocks that no target could take.
-pub(crate) fn schedule(
-    problem: &impl OnHead,
-    wanted: [bool; 2],
-    forward: ForwardPlan,
-    backward: BackwardPlan,
-    setting: Setting,
-) -> Result<Schedule, SimError> {
-    let Setting {
-        target,
-        structure,
-        products,
-        ..
-    } = setting;
-    let [dx, dw] =
-        (backward.product_blocks).map(|own| own.map(|Blocks { b, h, .. }| ProductBlocks { b, h }));
-    let mut schedule = Schedule {
-        forward: forward.blocks,
-        chunk_columns: backward.chunk_columns.unwrap_or(backward.blocks.v),
-        cores: target.cores_per_device(),
-        cores_split: match structure {
-            Structure::Overlapped => cores_split(problem.head()),
-            Structure::InTurn => Split::Rows,
-        },
-        rows_per_sub_tile: rows_per_sub_tile(target),
-        structure,
-        dx,
-        dw,
-        delta_columns: backward.delta_columns,
-        dw_rows: dw_rows(target),
-        rounds_x: [forward.rounds_x, products == F32Products::Rounded],
-        rounds_w: backward.rounds_w,
-        lazy: match structure {
-            Structure::Overlapped => lazy(target, forward.blocks, problem.head().hidden()),
-            Structure::InTurn => None,
-        },
-        ..Schedule::plain(backward.blocks, backward.strategy())
-    };
-    let passes = [
-        (Passes::Forward, forward.blocks, 0),
-        (Passes::Backward, backward.blocks, backward.before_delta()),
-    ];
-    let mut one_buffer = [false; 2];
-    for (i, (pass, blocks, kernels_before)) in passes.into_iter().enumerate() {
-        if wanted[i] && blocks.h >= problem.head().hidden() {
-            let program = problem.program(pass, &schedule)?;
-            let launches = program.launches();
-            one_buffer[i] = (launches.get(kernels_before))
-                .is_some_and(|(launch, _)| x_in_one_buffer(&launch.kernel, setting));
-        }
-    }
-    schedule.x_in_one_buffer = one_buffer;
-    Ok(schedule)
 }
 
 impl Problem for LogitsOp {

@@ -53,10 +53,19 @@ impl Memo {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
-    /// All constants, which are the same in every step, with their numbers; `None` for vectors.
-    constants: Vec<(Value, Option<Option<i64>>)>,
+    /// All constants, which are the same in every step.
+    constants: Vec<(Value, Constant)>,
     /// For each operation, the block that starts with it.
     starts: FxHashMap<Op, usize>,
+}
+
+/// What a constant is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Constant {
+    /// A number; none if it is no integer.
+    Scalar(Option<i64>),
+    /// Registers.
+    Vector,
 }
 
 /// A straight-line block.
@@ -105,7 +114,7 @@ impl Runs {
     }
 
     /// The constants.
-    pub(super) fn constants(&self) -> &[(Value, Option<Option<i64>>)] {
+    pub(super) fn constants(&self) -> &[(Value, Constant)] {
         &self.constants
     }
 
@@ -254,9 +263,11 @@ impl Finder<'_> {
     fn constant(&mut self, op: Op) {
         let module = self.module;
         let value = module.results(op)[0];
-        let is_scalar = module.value_kind(value).shape().is_none();
-        let number = is_scalar.then(|| ScalarOp::number(module, op));
-        self.runs.constants.push((value, number));
+        let constant = match module.value_kind(value).shape() {
+            None => Constant::Scalar(ScalarOp::number(module, op)),
+            Some(_) => Constant::Vector,
+        };
+        self.runs.constants.push((value, constant));
     }
 
     /// How many operations the [beginnings](Run::beginnings) of a block have, most first.

@@ -11,7 +11,7 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
 use super::block::{Block, Cost};
-use super::memo::{Memo, Runs};
+use super::memo::{Constant, Memo, Runs};
 use super::unit::{Machine, Unit};
 use super::usage::Usage;
 use super::vector::Vector;
@@ -155,10 +155,10 @@ impl<'m> Walk<'m> {
             scalars: FxHashMap::default(),
             done: StepSchedule::default(),
         };
-        for &(value, number) in code.runs.constants() {
-            walk.known[value.index()] = match number {
-                None => Known::Vector(Rc::new(Vector::constant(walk.bits(value)))),
-                Some(number) => Known::Scalar(number),
+        for &(value, constant) in code.runs.constants() {
+            walk.known[value.index()] = match constant {
+                Constant::Scalar(number) => Known::Scalar(number),
+                Constant::Vector => Known::Vector(Rc::new(Vector::constant(walk.bits(value)))),
             };
         }
         let entry = module.entry(signature.function, 0);
