@@ -378,9 +378,9 @@ impl<'a> Pipeline<'a> {
     fn advance(&self, clock: &Clock, state: &State, steps: u64) -> State {
         let sizes = self.grid.sizes();
         let own = self.copies_by_hand();
-        let whole = self.grid.nodes.len() - 1;
-        let mut matrices: Vec<Matrix> = Vec::with_capacity(whole);
-        for node in &self.grid.nodes[..whole] {
+        let last = self.grid.nodes.len() - 1;
+        let mut matrices: Vec<Matrix> = Vec::with_capacity(last);
+        for node in &self.grid.nodes[..last] {
             matrices.push(match node {
                 Node::Step(kind) => self.matrix(clock, own, *kind),
                 Node::Runs(runs) => (runs.iter())
@@ -391,7 +391,7 @@ impl<'a> Pipeline<'a> {
         }
         let mut state = *state;
         let mut left = steps;
-        let mut node = whole;
+        let mut node = last;
         loop {
             let Node::Runs(runs) = &self.grid.nodes[node] else {
                 return state;
