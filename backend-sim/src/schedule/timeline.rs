@@ -102,6 +102,9 @@ impl Row {
     }
 }
 
+/// Share of its slots that are left at most in a vector unit that is full.
+const FULL: f64 = 0.05;
+
 /// When an operation starts, and when its last slot is taken, in cycles.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Span {
@@ -178,6 +181,46 @@ impl Timeline {
         Span { start, end }
     }
 
+    /// Takes `slots` of one of several units of a kind, none before `ready`: one a cycle, and `pace` of that where the vector unit is full.
+    pub(crate) fn take_of_one(&mut self, unit: Unit, ready: f64, slots: f64, pace: f64) -> Span {
+        let rate = self.rows[unit as usize].rate;
+        self.make_room(unit, ready, slots * rate);
+        let width = self.width;
+        self.rows[unit as usize].taken += slots;
+        let mut at = ready;
+        let mut span = Span {
+            start: ready,
+            end: ready,
+        };
+        let mut remaining = slots;
+        while remaining > 0.0 {
+            let bucket = self.rows[unit as usize].free((at * self.per_cycle) as usize);
+            at = at.max(bucket as f64 * width);
+            if remaining == slots {
+                span.start = at;
+            }
+            let valu = &self.rows[Unit::Valu as usize];
+            let full = |found: &Bucket| f64::from(found.left) < FULL * valu.capacity;
+            let pace = match valu.buckets.get(bucket).is_some_and(full) {
+                true => pace,
+                false => 1.0,
+            };
+            let end = (bucket + 1) as f64 * width;
+            let found = &mut self.rows[unit as usize].buckets[bucket];
+            let left = f64::from(found.left);
+            let taken = remaining.min(left).min(pace * (end - at));
+            found.left = (left - taken) as f32;
+            if found.left <= 0.0 {
+                found.next = bucket as u32 + 1;
+            }
+            remaining -= taken;
+            span.end = at + taken / pace;
+            at = end;
+        }
+        self.end = self.end.max(span.end);
+        span
+    }
+
     /// Keeps others from as many slots, without a use for them: the block does not last for them.
     pub(crate) fn hold(&mut self, unit: Unit, ready: f64, slots: f64) {
         let end = self.end;
@@ -219,6 +262,22 @@ mod tests {
     use tilecast_core::target::Target;
 
     use super::*;
+
+    #[test]
+    fn one_unit_of_several_takes_a_slot_a_cycle_and_less_beside_a_full_vector_unit() {
+        let machine = Machine::new(Target::by_name("v7x").unwrap());
+        let mut timeline = Timeline::new(&machine);
+        let mut take = |ready: f64, timeline: &mut Timeline| {
+            let span = timeline.take_of_one(Unit::Mxu, ready, 512.0, 0.75);
+            (span.start, span.end)
+        };
+        let spans = [0.0; 3].map(|ready| take(ready, &mut timeline));
+        assert_eq!(spans, [(0.0, 512.0), (0.0, 512.0), (512.0, 1024.0)]);
+        let slots = machine.slots_per_cycle[Unit::Valu as usize];
+        timeline.take(Unit::Valu, 512.0, 512.0 * slots);
+        assert_eq!(take(512.0, &mut timeline), (512.0, 1024.0 + 128.0));
+        assert_eq!(timeline.taken(Unit::Mxu), 4.0 * 512.0);
+    }
 
     #[test]
     fn what_is_held_keeps_others_out_and_counts_for_nothing() {

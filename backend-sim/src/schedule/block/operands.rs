@@ -7,13 +7,14 @@ use super::{Block, Cost};
 
 impl Block<'_> {
     /// The operands of a product as they enter the matrix units: transposed, split into parts for an
-    /// exact product. What is still in memory is loaded.
+    /// exact product. What is still in memory is loaded, but for a left operand that is to be loaded `in_time`.
     pub(super) fn operands(
         &mut self,
         lhs: &Vector,
         rhs: &Vector,
         p: &Product,
         columns_at_once: usize,
+        in_time: bool,
     ) -> (Vector, Vector) {
         let bf16 = lhs.bits == 16;
         let exact = p.passes > 1.0;
@@ -56,7 +57,9 @@ impl Block<'_> {
         let mut lhs = Operand::new(&lhs, false, split(exact));
         for k in 0..GROUPS {
             self.fetch(&mut rhs, k, [0, first]);
-            self.fetch(&mut lhs, k, [0, usize::MAX]);
+            if !in_time {
+                self.fetch(&mut lhs, k, [0, usize::MAX]);
+            }
         }
         for k in 0..GROUPS {
             self.fetch(&mut rhs, k, [first, usize::MAX]);
