@@ -267,7 +267,7 @@ mod tests {
     fn one_unit_of_several_takes_a_slot_a_cycle_and_less_beside_a_full_vector_unit() {
         let machine = Machine::new(Target::by_name("v7x").unwrap());
         let mut timeline = Timeline::new(&machine);
-        let mut take = |ready: f64, timeline: &mut Timeline| {
+        let take = |ready: f64, timeline: &mut Timeline| {
             let span = timeline.take_of_one(Unit::Mxu, ready, 512.0, 0.75);
             (span.start, span.end)
         };
