@@ -271,7 +271,7 @@ impl<P: OnHead> Problem for P {
         setting: Setting,
     ) -> Result<Program<HeadKernel>, SimError> {
         let mut schedule = with_two_buffers(self, plan.blocks.into(), plan, setting);
-        program(self, Pass::Backward, &mut schedule, setting)
+        program(self, Pass::backward(plan), &mut schedule, setting)
     }
 
     fn candidates(&self, target: &Target) -> Vec<Self::Blocks> {

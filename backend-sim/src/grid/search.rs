@@ -1,5 +1,7 @@
 //! [`Search`]: cuts a grid into kinds of steps.
 
+use std::array::from_fn;
+
 use rustc_hash::FxHashMap;
 
 use super::evaluate::Evaluator;
@@ -98,7 +100,7 @@ impl<'a> Search<'a> {
         form
     }
 
-    /// Those of all axes, which come first; a grid has few, so they are in no memory of their own.
+    /// The indices of all axes of the grid, and zeros behind them.
     fn indices(&self) -> [Form; AXES] {
         let mut indices = [Form::constant(0); AXES];
         for (axis, index) in indices.iter_mut().enumerate().take(self.bounds.len()) {
@@ -210,21 +212,17 @@ impl<'a> Search<'a> {
 
     fn kind(&mut self) -> Result<usize, Cut> {
         let here = self.indices();
-        let here = &here[..self.bounds.len()];
         let next = self.next(here)?;
+        let axes = self.bounds.len();
         self.evaluator.trace.clear();
-        self.evaluator.run(self.body, here)?;
+        self.evaluator.run(self.body, &here[..axes])?;
         let mut moved = 0;
-        if let Some(next) = &next {
-            let next = &next[..here.len()];
-            let mut steps = [Form::constant(0); AXES];
-            for (step, (here, next)) in steps.iter_mut().zip(here.iter().zip(next)) {
-                *step = self.evaluator.settled(here.plus(next, -1));
-            }
+        if let Some(next) = next {
+            let steps = from_fn(|axis| self.evaluator.settled(here[axis].plus(&next[axis], -1)));
             for (i, map) in self.maps.iter().enumerate() {
                 let moves = match &self.slopes[i] {
                     Some(slopes) => moves_along(&mut self.evaluator, slopes, &steps)?,
-                    None => self.moves(&map.program, here, next)?,
+                    None => self.moves(&map.program, &here[..axes], &next[..axes])?,
                 };
                 moved |= u64::from(moves) << i;
             }
@@ -233,7 +231,7 @@ impl<'a> Search<'a> {
             Some(&body) => body,
             None => {
                 let first = &self.evaluator.extent.first;
-                let at = here.iter().enumerate();
+                let at = here[..axes].iter().enumerate();
                 let at =
                     at.map(|(axis, form)| form.constant + form.coefficients[axis] * first[axis]);
                 self.bodies.push(Body {
@@ -256,9 +254,8 @@ impl<'a> Search<'a> {
     }
 
     /// The indices of the next step; none after the last one.
-    fn next(&self, here: &[Form]) -> Result<Option<[Form; AXES]>, Cut> {
-        let mut next = [Form::constant(0); AXES];
-        next[..here.len()].copy_from_slice(here);
+    fn next(&self, here: [Form; AXES]) -> Result<Option<[Form; AXES]>, Cut> {
+        let mut next = here;
         let extent = &self.evaluator.extent;
         for axis in (0..self.bounds.len()).rev() {
             let end = self.bounds[axis] - 1;

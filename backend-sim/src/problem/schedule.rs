@@ -23,7 +23,10 @@ pub(crate) fn schedule(
     setting: Setting,
 ) -> Result<Schedule, SimError> {
     let mut schedule = with_two_buffers(problem, forward, backward, setting);
-    for (pass, is_wanted) in [Pass::Forward, Pass::Backward].into_iter().zip(wanted) {
+    for (pass, is_wanted) in [Pass::Forward, Pass::backward(backward)]
+        .into_iter()
+        .zip(wanted)
+    {
         if is_wanted {
             program(problem, pass, &mut schedule, setting)?;
         }
@@ -76,7 +79,18 @@ pub(super) enum Pass {
     /// Outputs.
     Forward,
     /// Gradients.
-    Backward,
+    Backward {
+        /// Kernels before the one that makes logits.
+        before_delta: usize,
+    },
+}
+
+impl Pass {
+    pub(super) const fn backward(plan: BackwardPlan) -> Self {
+        Self::Backward {
+            before_delta: plan.before_delta(),
+        }
+    }
 }
 
 /// The program of one pass. If [two buffers do not fit](x_in_one_buffer), its `x` has one, there and in the schedule.
@@ -89,12 +103,9 @@ pub(super) fn program(
     schedule: &mut Schedule,
     setting: Setting,
 ) -> Result<Program<HeadKernel>, SimError> {
-    let (passes, blocks, kernels_before) = match pass {
-        Pass::Forward => (Passes::Forward, schedule.forward, 0),
-        Pass::Backward => {
-            let before_delta = usize::from(schedule.rounds_w);
-            (Passes::Backward, schedule.backward, before_delta)
-        }
+    let (passes, number, blocks, kernels_before) = match pass {
+        Pass::Forward => (Passes::Forward, 0, schedule.forward, 0),
+        Pass::Backward { before_delta } => (Passes::Backward, 1, schedule.backward, before_delta),
     };
     let program = problem.program(passes, schedule)?;
     if blocks.h < problem.head().hidden() {
@@ -104,6 +115,6 @@ pub(super) fn program(
     if !of_logits.is_some_and(|(launch, _)| x_in_one_buffer(&launch.kernel, setting)) {
         return Ok(program);
     }
-    schedule.x_in_one_buffer[pass as usize] = true;
+    schedule.x_in_one_buffer[number] = true;
     problem.program(passes, schedule)
 }

@@ -286,7 +286,7 @@ impl Block<'_> {
                 span.end = span.end.max(passed);
                 spans.push(span);
             }
-            if in_time.is_some() {
+            if beside {
                 self.load_in_time(lhs, &held);
             }
             if accumulates {
@@ -347,7 +347,7 @@ impl Block<'_> {
         out
     }
 
-    /// Loads a left operand while its rows enter the matrix units during `spans`: each of its columns a column ahead.
+    /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns a column ahead.
     fn load_in_time(&mut self, lhs: &Vector, spans: &[Span]) {
         let (Some(loads), Some(first), Some(last)) = (&lhs.loads, spans.first(), spans.last())
         else {
