@@ -17,11 +17,17 @@ impl Output {
     /// Checks, before any work, that a file can be written at `path`.
     ///
     /// # Errors
-    /// The folder is missing or cannot be written to, or there is something that is no file.
+    /// The folder is missing or cannot be written to, there is something that is no file, or the path is `-`, which elsewhere means
+    /// standard output.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
         let wrong = |what: &dyn std::fmt::Display| {
             CliError::invalid(format_args!("cannot write {}: {what}", path.display()))
         };
+        if path == Path::new("-") {
+            return Err(wrong(
+                &"standard output has the answer of the command; give a file (./- for one of that name)",
+            ));
+        }
         // A link is followed; replacing it would leave the file that is meant as it was.
         let target = match fs::canonicalize(path) {
             Ok(target) if target.is_file() => target,

@@ -333,6 +333,7 @@ fn options_out_of_range() {
         ("--chunk-columns", "0", &["0"]),
         ("--output", "missing/out", &["no folder missing"]),
         ("--output", ".", &["not a file"]),
+        ("--output", "-", &["standard output", "./-"]),
         ("--input", ".", &["regular file"]),
     ] {
         refuse(
