@@ -26,7 +26,7 @@ TOLERANCE = {"f32": 1e-4, "bf16": 2e-2}
 SMOKE = [(48, 40, 500), (48, 40, 640)]
 
 
-def compare(binary, shape, dtype, threads, rounds, calls):
+def compare(binary, shape, dtype, threads, rounds, calls, without=()):
     """Prints the table of one problem; how many results agreed and how many did not."""
     tokens, hidden, vocab = shape
     print(f"B={tokens} H={hidden} V={vocab} {dtype}, {threads} thread(s), medians of {rounds}, each of the fastest of {calls}")
@@ -34,7 +34,7 @@ def compare(binary, shape, dtype, threads, rounds, calls):
     with contextlib.ExitStack() as stack:
         peer = stack.enter_context(Peer(binary, *shape, dtype, threads))
         programs = {path: stack.enter_context(start(path, shape, dtype, threads)) for path in dict.fromkeys(PEERS.values())}
-        peers = {name: programs[path] for name, path in PEERS.items() if runs_here(name, programs[path])}
+        peers = {name: programs[path] for name, path in PEERS.items() if name not in without and runs_here(name, programs[path])}
         # PyTorch's chunks add the losses up in the type of the inputs.
         tolerances = dict.fromkeys(peers, TOLERANCE[dtype]) | {"chunks": 2 * TOLERANCE[dtype]}
         print(header(peers, of_peak=True))
@@ -63,13 +63,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=3, help="in a row, of which the fastest counts")
+    parser.add_argument("--without", action="append", choices=PEERS, default=[], help="a contender to leave out")
     parser.add_argument("--smoke", action="store_true", help="one round on small problems, both types")
     args = parser.parse_args()
     if args.smoke:
         results = [compare(args.peer, shape, dtype, 1, 1, 1) for dtype in TOLERANCE for shape in SMOKE]
     else:
         shapes = [tuple(args.shape)] if args.shape else SHAPES
-        results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds, args.calls) for shape in shapes]
+        results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds, args.calls, args.without) for shape in shapes]
     passed, failed = (sum(counts) for counts in zip(*results))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
