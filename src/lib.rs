@@ -45,7 +45,7 @@ pub use tilecast_core as core;
 pub use tilecast_core::DType;
 pub use tilecast_core::kernels::linear_ce::{
     Blocks, InDw, Kept, Lazy, Options, ProductBlocks, Reduction, Schedule, Split, Stored, Strategy,
-    Structure,
+    Structure, XForm,
 };
 pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;

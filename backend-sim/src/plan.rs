@@ -2,7 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::budget::{Term, TermKind, VmemLedger};
-use tilecast_core::kernels::head::{Blocks, Head, Lazy, Split, Strategy, Structure};
+use tilecast_core::kernels::head::{Blocks, Head, Lazy, Split, Strategy, Structure, XForm};
 use tilecast_core::program::Kernel;
 use tilecast_core::spec::{Buffer, Layout};
 use tilecast_core::target::{Generation, Target};
@@ -16,9 +16,9 @@ use crate::problem::{PassBlocks, Setting};
 pub struct ForwardPlan<B = Blocks> {
     /// Block sizes.
     pub blocks: B,
-    /// Whether `x` is rounded to bf16 once, before the kernel; see `Schedule::rounds_x`. That is a pass over `x` and half of its memory, for
+    /// In what form the kernel gets `x`. Any but the given takes a pass over `x`. Of f32 it is half of the memory, for
     /// larger blocks, and half of the copies where a step has a part of the rows that others have too.
-    pub rounds_x: bool,
+    pub x: XForm,
 }
 
 impl<B> From<B> for ForwardPlan<B> {
@@ -26,7 +26,7 @@ impl<B> From<B> for ForwardPlan<B> {
     fn from(blocks: B) -> Self {
         Self {
             blocks,
-            rounds_x: false,
+            x: XForm::Given,
         }
     }
 }
@@ -44,6 +44,8 @@ pub struct BackwardPlan<B = Blocks> {
     pub delta_columns: Option<usize>,
     /// Whether the `w` of a chunk is rounded to bf16 once, before its other kernels, for [`Strategy::Streaming`]; see `Schedule::rounds_w`.
     pub rounds_w: bool,
+    /// Whether `x` is [packed](XForm::Packed) once, before the other kernels, for [`Strategy::Streaming`].
+    pub packs_x: bool,
 }
 
 impl<B> BackwardPlan<B> {
@@ -55,6 +57,7 @@ impl<B> BackwardPlan<B> {
             product_blocks: [None, None],
             delta_columns: None,
             rounds_w: false,
+            packs_x: false,
         }
     }
 }
@@ -62,10 +65,10 @@ impl<B> BackwardPlan<B> {
 impl<B: PassBlocks> BackwardPlan<B> {
     /// How many kernels of the pass come before that of delta.
     pub const fn before_delta(&self) -> usize {
-        self.rounds_w as usize
+        self.packs_x as usize + self.rounds_w as usize
     }
 
-    /// Those of a kernel of the pass, counted in the order in which they run: (`w` of a chunk), delta, `dx`, `dw`.
+    /// Those of a kernel of the pass, counted in the order in which they run: (`x`), (`w` of a chunk), delta, `dx`, `dw`.
     pub fn blocks_of(&self, kernel: usize) -> B {
         let [dx, dw] = self.product_blocks;
         let Some(kernel) = kernel.checked_sub(self.before_delta()) else {
@@ -129,6 +132,23 @@ pub fn cores_split(head: &Head) -> Split {
 /// pays where blocks are small for lack of VMEM; elsewhere they are large enough without.
 pub(crate) fn may_round_w(head: &Head, setting: Setting) -> bool {
     setting.target.generation == Generation::V4 && rounds_operands(head, setting)
+}
+
+/// Whether `x` and delta are packed, where they are of bf16 as kernels get them. On v4 the matrix units take pairs of rows as words, and operands
+/// whose memory has them in another way are laid out anew: three vector operations and a load more for each register, beside the softmax.
+pub(crate) fn packs(target: &Target) -> bool {
+    target.generation == Generation::V4
+}
+
+/// The forms of `x` that are tried.
+pub(crate) fn x_forms(head: &Head, setting: Setting) -> impl Iterator<Item = XForm> {
+    let narrow = head.dtype() == DType::Bf16 && setting.structure == Structure::Overlapped;
+    let rounds = rounds_operands(head, setting);
+    let made = match packs(setting.target) {
+        true => (narrow || rounds).then_some(XForm::Packed),
+        false => rounds.then_some(XForm::Rounded),
+    };
+    [XForm::Given].into_iter().chain(made)
 }
 
 /// Whether products round f32 operands, which can be rounded before then.

@@ -9,7 +9,7 @@ mod schedule;
 use std::fmt::Debug;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy, Structure};
+use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy, Structure, XForm};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
@@ -19,7 +19,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
-use crate::plan::{BackwardPlan, ForwardPlan, may_round_w, rounds_operands};
+use crate::plan::{BackwardPlan, ForwardPlan, may_round_w, x_forms};
 use crate::tune::plans;
 
 pub use blocks::{BlockSizes, PassBlocks};
@@ -279,12 +279,8 @@ impl<P: OnHead> Problem for P {
     }
 
     fn forward_plans(&self, blocks: Self::Blocks, setting: Setting) -> Vec<ForwardPlan> {
-        let plan = ForwardPlan::from(blocks);
-        let rounding = rounds_operands(self.head(), setting).then_some(ForwardPlan {
-            rounds_x: true,
-            ..plan
-        });
-        [plan].into_iter().chain(rounding).collect()
+        let forms = x_forms(self.head(), setting);
+        forms.map(|x| ForwardPlan { blocks, x }).collect()
     }
 
     fn plans(
@@ -294,7 +290,8 @@ impl<P: OnHead> Problem for P {
         setting: Setting,
     ) -> Vec<BackwardPlan> {
         let rounds_w = may_round_w(self.head(), setting);
-        plans(self.head(), blocks, strategies, rounds_w)
+        let packs_x = x_forms(self.head(), setting).any(|x| x == XForm::Packed);
+        plans(self.head(), blocks, strategies, [rounds_w, packs_x])
     }
 
     fn product_macs(&self) -> f64 {

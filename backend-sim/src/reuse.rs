@@ -148,8 +148,8 @@ fn is_alike(a: &Buffer, b: &Buffer) -> bool {
             },
         ) => {
             (access, layout) == (other_access, other_layout)
-                && (operand.dtype, &operand.block, &operand.map)
-                    == (other.dtype, &other.block, &other.map)
+                && (operand.dtype, operand.packed) == (other.dtype, other.packed)
+                && (&operand.block, &operand.map) == (&other.block, &other.map)
         }
         _ => a == b,
     }

@@ -108,12 +108,12 @@ impl<B: PassBlocks> Space<B> {
     }
 }
 
-/// The backward plans of given blocks of the fused head, and those that round `w` if that may pay.
+/// The backward plans of given blocks of the fused head, and those that round `w` if that may pay; streaming ones pack `x` if asked to.
 pub(crate) fn plans(
     head: &Head,
     blocks: Blocks,
     strategies: &[Strategy],
-    may_round_w: bool,
+    [may_round_w, packs_x]: [bool; 2],
 ) -> Vec<BackwardPlan> {
     let mut plans = Vec::new();
     for strategy in strategies {
@@ -127,6 +127,7 @@ pub(crate) fn plans(
                     let chunks = chunk_columns(head, blocks.v, rounds_w).into_iter();
                     plans.extend(chunks.map(|columns| BackwardPlan {
                         rounds_w,
+                        packs_x,
                         ..BackwardPlan::in_blocks(blocks, Some(columns))
                     }));
                 }

@@ -20,7 +20,7 @@ use tilecast_core::target::{TARGETS, Target};
 use tilecast_sim::execute::{Array, ExecuteError, Options, run};
 use tilecast_sim::grid::Scalars;
 use tilecast_sim::judge::{JudgeError, judge, trace};
-use tilecast_tpu::lower::{Argument, F32Products, lower, operand_dims, signature};
+use tilecast_tpu::lower::{Argument, F32Products, lower, operand_type, signature};
 use tilecast_tpu::mosaic::Module;
 use tilecast_tpu::mosaic::version::CURRENT;
 use tokens::tokens;
@@ -94,7 +94,8 @@ fn sample(launch: &Launch<HeadKernel>) -> Sample {
     }
     for argument in signature(spec) {
         let buffer = &spec.buffers()[argument.buffer().index()].buffer;
-        let array = array(buffer.operand().unwrap().dtype, &operand_dims(buffer));
+        let (dtype, dims) = operand_type(buffer);
+        let array = array(dtype, &dims);
         match argument {
             Argument::Output(_) => outputs.push(array),
             _ => inputs.push(array),

@@ -71,6 +71,8 @@ pub struct Array {
     pub dims: Vec<usize>,
     /// Who owns it.
     pub role: Role,
+    /// Whether a TPU holds it in [pairs of rows](crate::spec::Blocked::packed).
+    pub packed: bool,
 }
 
 impl Array {
@@ -251,8 +253,16 @@ impl<K: Kernel> Program<K> {
             dtype,
             dims: dims.into(),
             role,
+            packed: false,
         });
         ArrayId(self.arrays.len() - 1)
+    }
+
+    /// Adds an array between kernels, in bf16 and [pairs of rows](crate::spec::Blocked::packed).
+    pub fn packed_array(&mut self, name: &'static str, dims: [usize; 2]) -> ArrayId {
+        let array = self.array(Role::Temporary, name, DType::Bf16, dims);
+        self.arrays[array.0].packed = true;
+        array
     }
 
     /// Adds a step.
@@ -312,7 +322,8 @@ impl<K: Kernel> Program<K> {
         }
         for ((_, buffer, operand), id) in spec.operands().zip(&launch.operands) {
             let array = &self.arrays[id.0];
-            if operand.dims != array.dims || operand.dtype != array.dtype {
+            let operand_type = (operand.dtype, operand.packed);
+            if operand.dims != array.dims || operand_type != (array.dtype, array.packed) {
                 return Err(ProgramError::OperandMismatch {
                     kernel: spec.name().into(),
                     operand: buffer.name,

@@ -19,7 +19,7 @@ use tilecast::sim::op::Request;
 use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
-use tilecast::{ProductBlocks, Schedule, Strategy, Structure};
+use tilecast::{ProductBlocks, Schedule, Strategy, Structure, XForm};
 
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::error::CliError;
@@ -149,8 +149,8 @@ pub(crate) struct OpEmission {
     program: AnyProgram,
     /// Of the forward pass, if it is wanted.
     pub(crate) blocks: Option<BlockSizes>,
-    /// Whether the forward pass rounds `x` first.
-    pub(crate) rounds_x: bool,
+    /// In what form the forward pass gets `x`.
+    pub(crate) x: XForm,
     /// Of the backward pass, if it is wanted.
     pub(crate) backward_blocks: Option<BlockSizes>,
     /// Of kernels that have their own.
@@ -231,7 +231,7 @@ impl OpEmission {
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
         let backward = (self.backward_blocks, self.own_blocks, self.rounds_w);
-        choice_text((self.blocks, self.rounds_x), backward, self.strategy)
+        choice_text((self.blocks, self.x.name()), backward, self.strategy)
     }
 }
 
@@ -267,7 +267,7 @@ impl Choices<'_> {
         Ok(OpEmission {
             program: AnyProgram::Head(emission.program(pass)?),
             blocks,
-            rounds_x: schedule.rounds_x[0],
+            x: schedule.x[0],
             backward_blocks,
             own_blocks: match (pass.backward(), schedule.strategy) {
                 (true, Strategy::Streaming) => OwnBlocks {
@@ -301,7 +301,7 @@ impl Choices<'_> {
         Ok(OpEmission {
             program: AnyProgram::Logits(program?),
             blocks,
-            rounds_x: false,
+            x: XForm::Given,
             backward_blocks,
             own_blocks: OwnBlocks::default(),
             rounds_w: false,
@@ -327,11 +327,11 @@ fn kernels<K: Kernel>(
 
 /// Blocks and strategy, for a person.
 pub(crate) fn choice_text(
-    (blocks, rounds_x): (Option<BlockSizes>, bool),
+    (blocks, x): (Option<BlockSizes>, &str),
     (backward_blocks, own, rounds_w): (Option<BlockSizes>, OwnBlocks, bool),
     strategy: Option<&str>,
 ) -> String {
-    let forward = blocks.map(|blocks| format!("forward {}", forward_text(blocks, rounds_x)));
+    let forward = blocks.map(|blocks| format!("forward {}", forward_text(blocks, x)));
     let backward = backward_blocks.map(|blocks| match strategy {
         Some(strategy) => format!(
             "backward {} {strategy}",

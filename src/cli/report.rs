@@ -12,7 +12,7 @@ use tilecast::sim::plan::{BackwardPlan, ForwardPlan};
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
 use tilecast::sim::tune::{Row, Space};
 use tilecast::sim::{Verdict, bytes_text};
-use tilecast::{DType, Strategy, Structure};
+use tilecast::{DType, Strategy, Structure, XForm};
 
 use super::Outcome;
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
@@ -228,15 +228,17 @@ pub(crate) fn blocks_text(blocks: impl PassBlocks) -> String {
     blocks.sizes().to_string()
 }
 
-/// Blocks of a forward pass, and whether it rounds `x`.
-pub(crate) fn forward_text(blocks: impl Display, rounds_x: bool) -> String {
-    let rounded = if rounds_x { " x rounded" } else { "" };
-    format!("{blocks}{rounded}")
+/// Blocks of a forward pass, and the name of the form of its `x`.
+pub(crate) fn forward_text(blocks: impl Display, x: &str) -> String {
+    match x == XForm::Given.name() {
+        true => blocks.to_string(),
+        false => format!("{blocks} x {x}"),
+    }
 }
 
 /// The same of a plan.
 pub(crate) fn forward_plan_text(plan: &ForwardPlan<impl PassBlocks>) -> String {
-    forward_text(plan.blocks.sizes(), plan.rounds_x)
+    forward_text(plan.blocks.sizes(), plan.x.name())
 }
 
 /// Blocks of a backward pass, and of its kernels where these have their own.

@@ -359,7 +359,7 @@ fn row_json(target: &Target, row: &Row<impl PassBlocks>) -> Value {
         "target": target.name,
         "strategy": plan.and_then(|plan| plan.strategy_name()),
         "blocks": blocks_json(row.forward.map(|plan| plan.blocks.sizes())),
-        "rounds_x": row.forward.map(|plan| plan.rounds_x),
+        "x_form": row.forward.map(|plan| plan.x.name()),
         "backward_blocks": blocks_json(plan.map(|plan| plan.blocks.sizes())),
         "dx_blocks": blocks_json(product(0)),
         "dw_blocks": blocks_json(product(1)),
@@ -389,7 +389,7 @@ fn write_csv(to: impl io::Write, tuned: &[Tuned<impl Problem>]) -> io::Result<()
         "b",
         "h",
         "v",
-        "rounds_x",
+        "x_form",
         "backward_b",
         "backward_h",
         "backward_v",
@@ -440,7 +440,7 @@ fn csv_record(target: &Target, row: &Row<impl PassBlocks>) -> Vec<String> {
         empty_or(plan.and_then(|plan| plan.strategy_name()).map(Into::into)),
     ];
     record.extend(sizes(row.forward.map(|plan| plan.blocks.sizes())));
-    record.push(empty_or(row.forward.map(|plan| plan.rounds_x.to_string())));
+    record.push(empty_or(row.forward.map(|plan| plan.x.name().into())));
     record.extend(sizes(plan.map(|plan| plan.blocks.sizes())));
     for i in 0..2 {
         let [b, h, _] = sizes(plan.and_then(|plan| Some(plan.product_blocks[i]?.sizes())));

@@ -10,7 +10,7 @@ use tilecast::core::DType;
 use tilecast::core::program::Kernel;
 use tilecast::core::spec::{BlockIndex, Blocked, Semantics, SpecBuilder};
 use tilecast::{
-    Blocks, Cotangents, Cpu, Gradient, Lazy, Matrix, Options, Reduction, Schedule, Strategy,
+    Blocks, Cotangents, Cpu, Gradient, Lazy, Matrix, Options, Reduction, Schedule, Strategy, XForm,
     linear_ce,
 };
 use tilecast_tests::case::{everything, round_to};
@@ -100,13 +100,23 @@ fn lazily_added_exponentials_do_not_overflow() {
 /// are. On a TPU `w` and delta are rounded for it.
 #[test]
 fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
-    let case = Case::new("rounded x", [70, 21, 130])
+    for (form, name) in [(XForm::Rounded, "x_rounded"), (XForm::Packed, "x_packed")] {
+        x_that_is_made_once(form, name);
+    }
+}
+
+fn x_that_is_made_once(form: XForm, name: &str) {
+    let case = Case::new("rounded x", [71, 21, 130])
         .blocks([16, 8, 32])
         .options(Options {
             delta_dtype: Some(DType::Bf16),
+            bias: true,
             ..Options::default()
         })
-        .edit_schedule(|schedule| schedule.rounds_x = [true; 2]);
+        .edit_schedule(|schedule| {
+            schedule.x = [form; 2];
+            schedule.packs_delta = form == XForm::Packed;
+        });
     let mut data = case.data();
     for numbers in [&mut data.x, &mut data.w] {
         (numbers.iter_mut()).for_each(|number| *number = round_to(DType::Bf16, *number));
@@ -121,7 +131,7 @@ fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
         problem.forward_and_backward(&schedule),
     ] {
         let program = program.unwrap();
-        let rounded = (program.arrays().iter()).filter(|array| array.name == "x_rounded");
+        let rounded = (program.arrays().iter()).filter(|array| array.name == name);
         let dtypes: Vec<DType> = rounded.map(|array| array.dtype).collect();
         assert_eq!(dtypes, [DType::Bf16], "{}", program.name);
     }
@@ -138,7 +148,9 @@ fn w_that_is_rounded_by_chunks_is_right_where_nothing_is_lost() {
                 bias: true,
                 ..Options::default()
             })
-            .edit_schedule(|schedule| (schedule.rounds_w, schedule.rounds_x) = (true, [true; 2]));
+            .edit_schedule(|schedule| {
+                (schedule.rounds_w, schedule.x) = (true, [XForm::Rounded; 2])
+            });
         let mut data = case.data();
         for numbers in [&mut data.x, &mut data.w] {
             (numbers.iter_mut()).for_each(|number| *number = round_to(DType::Bf16, *number));

@@ -24,6 +24,7 @@ pub(super) fn evaluate(machine: &mut Machine<'_>, leaf: &Leaf<'_>) -> Option<Out
         "tpu.memref_slice" => slice(machine, leaf),
         "tpu.memref_squeeze" => reshaped(leaf, View::squeeze),
         "tpu.memref_reshape" => reshaped(leaf, View::reshape),
+        "tpu.memref_bitcast" => bitcast(leaf),
         "tpu.erase_memref_layout" | "tpu.assume_layout" | "tpu.relayout" | "memref.cast" => {
             leaf.operand(0).cloned().map(Some)
         }
@@ -224,6 +225,11 @@ fn reshaped(leaf: &Leaf<'_>, f: fn(&View, &[usize]) -> Result<View, Fault>) -> O
             .collect(),
     };
     Ok(Some(f(view, &shape)?.into()))
+}
+
+fn bitcast(leaf: &Leaf<'_>) -> Outcome {
+    let (shape, element) = leaf.result()?;
+    Ok(Some(leaf.view(0)?.bitcast(&shape, element)?.into()))
 }
 
 // ---- copies and semaphores ----------------------------------------------------------------------

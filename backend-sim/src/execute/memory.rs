@@ -65,11 +65,18 @@ pub(super) struct View {
     pub(super) shape: Rc<[usize]>,
     pub(super) strides: Rc<[usize]>,
     pub(super) element: Element,
+    /// Of a view of parts of wider elements, the view of these: of which each row has several of its rows.
+    pub(super) words: Option<Rc<Self>>,
 }
 
 impl View {
     fn is_empty(&self) -> bool {
         self.shape.contains(&0)
+    }
+
+    /// The same in elements as the memory has them.
+    fn in_words(&self) -> &Self {
+        self.words.as_deref().unwrap_or(self)
     }
 
     /// `size` elements from `start` on along each dimension, in steps.
@@ -104,6 +111,9 @@ impl View {
                 shape: self.shape.to_vec(),
             });
         }
+        if let Some(words) = &self.words {
+            return words.part_of_words(self, start, size, steps, memory);
+        }
         let moved = (0..size.len()).map(|i| start[i] as usize * self.strides[i]);
         Ok(Self {
             offset: self.offset + moved.sum::<usize>(),
@@ -113,6 +123,49 @@ impl View {
                 .collect(),
             ..self.clone()
         })
+    }
+
+    /// The same memory in narrower elements: several rows of them for each of its rows.
+    pub(super) fn bitcast(&self, shape: &[usize], element: Element) -> Result<Self, Fault> {
+        let [.., rows, _] = *self.shape else {
+            return Err(Fault::Malformed("a memory with rows"));
+        };
+        let mut expected = self.shape.to_vec();
+        let per_word = self.element.per_word(element);
+        expected[self.shape.len() - 2] = rows.saturating_mul(per_word);
+        if per_word == 0 || self.words.is_some() || expected != shape {
+            return Err(Fault::Unsupported("a view of other elements".into()));
+        }
+        Ok(Self {
+            shape: shape.into(),
+            element,
+            words: Some(Rc::new(self.clone())),
+            ..self.clone()
+        })
+    }
+
+    /// The part of `narrow`, a view of these words, that starts with a whole one and ends with one.
+    fn part_of_words(
+        &self,
+        narrow: &Self,
+        start: &[i64],
+        size: &[usize],
+        steps: Option<&[usize]>,
+        memory: &Memory,
+    ) -> Result<Self, Fault> {
+        let (mut first, mut words) = (start.to_vec(), size.to_vec());
+        let per_word = self.element.per_word(narrow.element);
+        if let ([.., first, _], [.., rows, _], None) = (&mut first[..], &mut words[..], steps)
+            && *first % per_word as i64 == 0
+            && rows.is_multiple_of(per_word)
+        {
+            *first /= per_word as i64;
+            *rows /= per_word;
+        } else {
+            return Err(Fault::Unsupported("a part of a word of memory".into()));
+        }
+        self.part(&first, &words, None, memory)?
+            .bitcast(size, narrow.element)
     }
 
     /// The same elements in another shape; they must lie side by side.
@@ -207,6 +260,7 @@ impl Memory {
             shape: memory.shape.clone().into(),
             strides: strides(&memory.shape).into(),
             element: memory.element,
+            words: None,
         })
     }
 
@@ -237,6 +291,7 @@ impl Memory {
 
     /// That no element of the view has any of `bits` in its state.
     fn check_free(&self, view: &View, bits: u16, access: &'static str) -> Result<(), Fault> {
+        let view = view.in_words();
         let buffer = self.buffer(view.buffer)?;
         if buffer.busy.is_empty() || view.is_empty() {
             return Ok(());
@@ -291,8 +346,13 @@ impl Memory {
             return Err(Fault::Malformed("a semaphore holds no data"));
         }
         let buffer = self.buffer(view.buffer)?;
-        let cells = collect(&buffer.cells, &view.shape, &view.strides, view.offset);
-        Tensor::new(view.shape.clone(), view.element, cells)
+        let words = view.in_words();
+        let cells = collect(&buffer.cells, &words.shape, &words.strides, words.offset);
+        let value = Tensor::new(words.shape.clone(), words.element, cells)?;
+        match view.words {
+            Some(_) => value.halved(view.element)?.reshape(&view.shape),
+            None => Ok(value),
+        }
     }
 
     /// That a view may be written now.
@@ -315,16 +375,16 @@ impl Memory {
         if value.shape != view.shape || value.element != view.element {
             return Err(Fault::Malformed("the value is not of the memory's type"));
         }
+        let words = view.in_words();
+        let joined = match view.words {
+            Some(_) => &value.joined(words.element)?,
+            None => value,
+        };
         let gone = Fault::Malformed("the memory is gone");
         let buffer = self.buffers.get_mut(view.buffer).ok_or(gone)?;
         let cells = &mut buffer.cells;
-        scatter(
-            cells,
-            &view.shape,
-            &view.strides,
-            view.offset,
-            value.cells(),
-        )
+        let (shape, strides) = (&words.shape, &words.strides);
+        scatter(cells, shape, strides, words.offset, joined.cells())
     }
 
     /// Makes a whole memory undefined again.
@@ -344,6 +404,7 @@ impl Memory {
     }
 
     fn mark(&mut self, view: &View, change: impl Fn(&mut u16)) {
+        let view = view.in_words();
         let Some(buffer) = self.buffers.get_mut(view.buffer) else {
             return;
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
-use tilecast_tpu::lower::{Argument, lower, operand_dims, signature};
+use tilecast_tpu::lower::{Argument, lower, operand_type, signature, stored};
 use tilecast_tpu::mosaic::Module;
 
 use super::array::{Array, element};
@@ -31,6 +31,7 @@ pub fn program<K: Kernel>(
 ) -> Result<Vec<(&'static str, Array)>, ExecuteError> {
     let mut memory = Memory::default();
     for array in program.arrays() {
+        let (dtype, dims) = stored(array.dtype, &array.dims, array.packed);
         let cells = match array.role {
             Role::Input | Role::InPlace => {
                 let found = inputs.iter().find(|(name, _)| *name == array.name);
@@ -52,10 +53,10 @@ pub fn program<K: Kernel>(
                 }
                 passed.cells()
             }
-            _ => element(array.dtype).undefined(array.dims.iter().product()),
+            _ => element(dtype).undefined(dims.iter().product()),
         };
-        let (name, dims) = (array.name.into(), array.dims.clone());
-        memory.add(Buffer::new(name, element(array.dtype), dims, cells, false));
+        let name = array.name.into();
+        memory.add(Buffer::new(name, element(dtype), dims, cells, false));
     }
     let mut runner = Runner {
         name: program.name,
@@ -192,7 +193,7 @@ impl Runner<'_> {
             let id = position.and_then(|position| launch.operands.get(position));
             let unknown = || self.problem(format!("{} has operands without arrays", spec.name()));
             let array = id.ok_or_else(unknown)?.index();
-            let dims = operand_dims(&spec.buffers()[buffer.index()].buffer);
+            let (_, dims) = operand_type(&spec.buffers()[buffer.index()].buffer);
             let output = matches!(argument, Argument::Output(_));
             operands.push(Operand {
                 array,

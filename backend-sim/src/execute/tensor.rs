@@ -70,6 +70,14 @@ impl Element {
         }
     }
 
+    /// How many rows of `narrow` elements share the rows of words of this type; 0 if none do.
+    pub(super) fn per_word(self, narrow: Self) -> usize {
+        match (self, narrow) {
+            (Self::Int(32), Self::Float(FloatKind::BF16)) => 2,
+            _ => 0,
+        }
+    }
+
     /// A float rounded to the type.
     pub(super) fn round(self, x: f32) -> f32 {
         match self {
@@ -191,6 +199,40 @@ impl Tensor {
             shape: shape.into(),
             ..self.clone()
         })
+    }
+
+    /// The halves of words of 32 bits, each a row of its own: of a row first the lower ones.
+    pub(super) fn halved(&self, element: Element) -> Result<Self, Fault> {
+        let mut shape = self.shape.to_vec();
+        let (Element::Float(kind), [.., rows, columns]) = (element, &mut shape[..]) else {
+            return Err(Fault::Malformed("words are of floats"));
+        };
+        let half = |word: &i64, shift: u32| kind.decode((word >> shift) as u64 & 0xffff) as f32;
+        let words = self.ints()?.chunks((*columns).max(1));
+        let halves = words.flat_map(|row| {
+            let of = |shift| row.iter().map(move |word| half(word, shift));
+            of(0).chain(of(16))
+        });
+        let halves: Vec<f32> = halves.collect();
+        *rows *= 2;
+        Self::new(shape, element, halves)
+    }
+
+    /// Words of 32 bits of pairs of rows; see [`Self::halved`].
+    pub(super) fn joined(&self, element: Element) -> Result<Self, Fault> {
+        let mut shape = self.shape.to_vec();
+        let (Element::Float(kind), [.., rows, columns]) = (self.element, &mut shape[..]) else {
+            return Err(Fault::Malformed("words are of floats"));
+        };
+        let bits = |x: &f32| kind.encode(f64::from(*x)) as i64;
+        let mut words = Vec::with_capacity(self.len() / 2);
+        for pair in self.floats()?.chunks((2 * *columns).max(1)) {
+            let (low, high) = pair.split_at(pair.len() / 2);
+            let word = |(low, high)| element.wrap(bits(low) | bits(high) << 16);
+            words.extend(low.iter().zip(high).map(word));
+        }
+        *rows /= 2;
+        Self::new(shape, element, words)
     }
 
     pub(super) fn cells(&self) -> &Cells {

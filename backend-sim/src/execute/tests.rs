@@ -7,7 +7,7 @@ use half::bf16;
 use tilecast_core::DType;
 use tilecast_tpu::mosaic::Module;
 
-use super::{Array, ExecuteError, Fault, Options, run};
+use super::{Array, Data, ExecuteError, Fault, Options, run};
 
 /// Numbers in `[-1, 1)`, the same every time.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -76,6 +76,63 @@ fn run_small(body: &str) -> Result<Vec<f32>, ExecuteError> {
     let y = f32s(vec![2.0; count], &[8, 128]);
     let h = f32s(numbers(2 * count, 3), &[16, 128]);
     Ok(run_one(&small(body), &[&x, &y, &h], DType::F32, &[8, 128])?.to_f32())
+}
+
+/// A kernel that writes 16 rows of bf16 as words to `%o`, of `load`: those that it reads as words of `%x`.
+fn words(load: &str) -> Result<Array, ExecuteError> {
+    let vmem = "#tpu.memory_space<vmem>";
+    let (held, seen) = (
+        format!("memref<8x128xi32, {vmem}>"),
+        format!("memref<16x128xbf16, {vmem}>"),
+    );
+    let text = format!(
+        "module @words {{
+  func.func @words(%x: {held}, %o: {held}) attributes {{dimension_semantics = [], \
+         scalar_prefetch = 0 : i64, scratch_operands = 0 : i64, tpu.core_type = #tpu.core_type<tc>}} {{
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c4 = arith.constant 4 : index
+    %from = tpu.memref_bitcast %x : {held} -> {seen}
+    %to = tpu.memref_bitcast %o : {held} -> {seen}
+{load}
+    return
+  }}
+}}"
+    );
+    let x = (0..8 * 128).map(|i| i << 16 | (1000 + i)).collect();
+    run_one(&text, &[&i32s(x, &[8, 128])], DType::I32, &[8, 128])
+}
+
+#[test]
+fn words_are_pairs_of_rows_of_narrow_elements() {
+    let copy = |rows: usize, from: &str, to: &str| {
+        format!(
+            "    %v{from} = vector.load %from[%{from}, %c0] : memref<16x128xbf16, #tpu.memory_space<vmem>>, \
+             vector<{rows}x128xbf16>
+    tpu.vector_store %to[%{to}, %c0], %v{from} {{strides = array<i32>}} : \
+             memref<16x128xbf16, #tpu.memory_space<vmem>>, vector<{rows}x128xbf16>,
+"
+        )
+    };
+    let word = |i: i32| i << 16 | (1000 + i);
+    let same = words(&copy(16, "c0", "c0")).unwrap();
+    assert_eq!(same.data(), &Data::I32((0..8 * 128).map(word).collect()));
+    // Rows 4 to 7 are words of rows 2 and 3.
+    let moved = words(&(copy(16, "c0", "c0") + &copy(4, "c4", "c0"))).unwrap();
+    let Data::I32(moved) = moved.data() else {
+        panic!("{moved:?}")
+    };
+    assert_eq!(moved[..256], (256..512).map(word).collect::<Vec<_>>());
+    assert_eq!(moved[256..], (256..1024).map(word).collect::<Vec<_>>());
+    // Half of a word.
+    for refused in [
+        copy(4, "c1", "c0"),
+        copy(1, "c0", "c0"),
+        copy(4, "c0", "c1"),
+    ] {
+        let fault = words(&refused).unwrap_err();
+        assert!(fault.to_string().contains("a part of a word"), "{fault}");
+    }
 }
 
 /// The fault of a run and the line it is at.

@@ -1,13 +1,16 @@
 //! How an op on a head is cut up for a target.
 
-use tilecast_core::kernels::head::{Blocks, HeadKernel, ProductBlocks, Schedule, Split, Structure};
+use tilecast_core::kernels::head::{
+    Blocks, HeadKernel, ProductBlocks, Schedule, Split, Structure, XForm,
+};
 use tilecast_core::program::Program;
 use tilecast_tpu::lower::F32Products;
 
 use super::{OnHead, Passes, Setting};
 use crate::op::SimError;
 use crate::plan::{
-    BackwardPlan, ForwardPlan, cores_split, dw_rows, lazy, rows_per_sub_tile, x_in_one_buffer,
+    BackwardPlan, ForwardPlan, cores_split, dw_rows, lazy, packs, rows_per_sub_tile,
+    x_in_one_buffer,
 };
 
 /// Both passes of `problem` in the given blocks. Of the `wanted` ones, forward and backward, each has `x` in one buffer if
@@ -63,7 +66,15 @@ pub(super) fn with_two_buffers(
         dw,
         delta_columns: backward.delta_columns,
         dw_rows: dw_rows(target),
-        rounds_x: [forward.rounds_x, products == F32Products::Rounded],
+        x: [
+            forward.x,
+            match (backward.packs_x, products) {
+                (true, _) => XForm::Packed,
+                (false, F32Products::Rounded) => XForm::Rounded,
+                (false, F32Products::Exact) => XForm::Given,
+            },
+        ],
+        packs_delta: packs(target),
         rounds_w: backward.rounds_w,
         lazy: match structure {
             Structure::Overlapped => lazy(target, forward.blocks, problem.head().hidden()),
@@ -104,7 +115,10 @@ pub(super) fn program(
     setting: Setting,
 ) -> Result<Program<HeadKernel>, SimError> {
     let (passes, number, blocks, kernels_before) = match pass {
-        Pass::Forward => (Passes::Forward, 0, schedule.forward, 0),
+        Pass::Forward => {
+            let before = usize::from(schedule.x[0] == XForm::Packed);
+            (Passes::Forward, 0, schedule.forward, before)
+        }
         Pass::Backward { before_delta } => (Passes::Backward, 1, schedule.backward, before_delta),
     };
     let program = problem.program(passes, schedule)?;

@@ -49,6 +49,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
+    /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of them.
+    held: f64,
     /// The matrix units, of which products may keep some.
     units: Units,
     /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
@@ -67,6 +69,7 @@ impl<'a> Block<'a> {
             results: Default::default(),
             turn: 0,
             fed: [0.0; 2],
+            held: machine.held_products(false, false),
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
             number,
@@ -80,6 +83,7 @@ impl<'a> Block<'a> {
         self.results.clear();
         self.turn = 0;
         self.fed = [0.0; 2];
+        self.held = self.machine.held_products(false, false);
         self.units.clear();
         self.number += 1;
     }
@@ -257,7 +261,7 @@ impl<'a> Block<'a> {
                 let eup = self
                     .timeline
                     .take(Unit::Eup, span.start + 1.0, n * cost.eup);
-                let held = n * cost.eup * self.machine.held_products();
+                let held = n * cost.eup * self.held;
                 self.timeline.hold(Unit::Mxu, eup.start, held);
                 span.end = span.end.max(eup.end);
                 let first = (eup.start + self.machine.eup_latency)

@@ -406,12 +406,15 @@ impl Machine {
 
     /// Cycles of one matrix unit that each register of a transcendental operation keeps from products. With 32 registers, and one load a
     /// cycle, a v4 makes products at 0.3 to 0.7 of their rate while a softmax runs, though each of its units has slots left (listings of
-    /// `linear_ce_forward` and `linear_ce_delta`). Fitted to `fit.csv`: 1.5 cycles of all units.
-    pub fn held_products(&self) -> f64 {
-        match self.target.generation {
-            Generation::V4 => 1.5 * self.slots_per_cycle[Unit::Mxu as usize],
+    /// `linear_ce_forward` and `linear_ce_delta`). Fitted to `fit.csv`: 1.5 cycles of all units. None if a product `streams` its left operand as it is
+    /// in memory, and 1.3 if it does but packs its weights: forward passes over a packed `x` that were compiled.
+    pub fn held_products(&self, streams: bool, packs: bool) -> f64 {
+        let held = match (self.target.generation, streams, packs) {
+            (Generation::V4, false, _) => 1.5,
+            (Generation::V4, true, true) => 1.3,
             _ => 0.0,
-        }
+        };
+        held * self.slots_per_cycle[Unit::Mxu as usize]
     }
 
     /// Most copies that a branch starts and is predicated for all that, instead of jumped over: 8 are and 16 are not (listings of paged

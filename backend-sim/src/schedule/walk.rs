@@ -60,6 +60,8 @@ pub(super) struct View {
     pub(crate) kept: Vec<usize>,
     /// Its sizes, [`DYNAMIC`](ir::DYNAMIC) where they depend on data.
     pub(crate) shape: Vec<i64>,
+    /// How many of its rows a row of the root has, whose elements are so many times as wide.
+    pub(crate) rows_per_word: i64,
 }
 
 /// A part of a memory that was written in the block, and what with.
@@ -218,6 +220,7 @@ impl<'m> Walk<'m> {
                 start: Some(vec![0; shape.len()]),
                 kept: (0..shape.len()).collect(),
                 shape: shape.clone(),
+                rows_per_word: 1,
             })),
             TypeKind::Vector { .. } => Known::Nothing,
             _ => Known::Scalar(None),

@@ -73,12 +73,12 @@ pub(super) fn put_together<B: PassBlocks, K>(
     vocab: usize,
     most_operations: f64,
 ) -> Vec<BackwardPlan<B>> {
-    let mut chunks: BTreeMap<(usize, bool), Chunk<B>> = BTreeMap::new();
+    let mut chunks: BTreeMap<(usize, [bool; 2]), Chunk<B>> = BTreeMap::new();
     for (plan, pass) in plans.iter().zip(passes) {
         let (Some(chunk_columns), Some(pass)) = (plan.chunk_columns, pass) else {
             continue;
         };
-        let key = (chunk_columns, plan.rounds_w);
+        let key = (chunk_columns, [plan.rounds_w, plan.packs_x]);
         let chunk = chunks.entry(key).or_insert_with(|| Chunk {
             before_s: f64::INFINITY,
             best: Default::default(),
@@ -100,7 +100,7 @@ pub(super) fn put_together<B: PassBlocks, K>(
         }
     }
     let mut found = Vec::new();
-    for ((chunk_columns, rounds_w), Chunk { before_s, best }) in chunks {
+    for ((chunk_columns, [rounds_w, packs_x]), Chunk { before_s, best }) in chunks {
         let [delta, dx, dw] = best;
         for (&columns, delta) in &delta {
             let together = dx.iter().filter_map(|(&v, dx)| {
@@ -111,7 +111,12 @@ pub(super) fn put_together<B: PassBlocks, K>(
                 let soon = costs.iter().all(|cost| cost.compiles_soon);
                 let time_s = before_s + costs.iter().map(|cost| cost.time_s).sum::<f64>();
                 let plan = plan_of(chunk_columns, v, costs);
-                (soon, time_s, BackwardPlan { rounds_w, ..plan })
+                let plan = BackwardPlan {
+                    rounds_w,
+                    packs_x,
+                    ..plan
+                };
+                (soon, time_s, plan)
             });
             found.extend(together.min_by(rank));
         }

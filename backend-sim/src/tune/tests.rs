@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options, Structure};
+use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options, Structure, XForm};
 use tilecast_core::program::Program;
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
@@ -347,7 +347,11 @@ fn on_f32(products: F32Products, structure: Structure) -> (Request, Space) {
 fn x_may_be_rounded_where_products_round_it() {
     let rounding = |products, structure| {
         let (_, space) = on_f32(products, structure);
-        let rounding = space.forward.iter().filter(|plan| plan.rounds_x).count();
+        let rounding = space
+            .forward
+            .iter()
+            .filter(|plan| plan.x != XForm::Given)
+            .count();
         (rounding, space.forward.len() - rounding)
     };
     let (rounding_all, as_they_are) = rounding(F32Products::Rounded, Structure::Overlapped);
@@ -359,8 +363,26 @@ fn x_may_be_rounded_where_products_round_it() {
     ] {
         assert_eq!(rounding(products, structure), (0, as_they_are));
     }
-    let bf16 = Space::new(&request("v4"), [true, false], [None; 2], &Strategy::ALL);
-    assert!(bf16.forward.iter().all(|plan| !plan.rounds_x));
+}
+
+#[test]
+fn x_may_be_packed_on_v4() {
+    for (target, form) in [("v4", Some(XForm::Packed)), ("v5p", None)] {
+        let space = Space::new(&request(target), [true; 2], [None; 2], &Strategy::ALL);
+        let of_plans = |form| space.forward.iter().filter(|plan| plan.x == form).count();
+        let made = form.map_or(0, of_plans);
+        assert_eq!(of_plans(XForm::Given) + made, space.forward.len());
+        assert!(form.is_none() || made == of_plans(XForm::Given));
+        let streaming = space
+            .backward
+            .iter()
+            .filter(|plan| plan.chunk_columns.is_some());
+        assert!(
+            streaming
+                .map(|plan| plan.packs_x)
+                .all(|packs| packs == form.is_some())
+        );
+    }
 }
 
 #[test]
@@ -371,8 +393,8 @@ fn a_rounded_x_takes_a_pass_and_half_of_the_memory() {
         h: 512,
         v: 256,
     };
-    let [given, rounded] = [false, true].map(|rounds_x| {
-        let plan = ForwardPlan { blocks, rounds_x };
+    let [given, rounded] = [XForm::Given, XForm::Rounded].map(|x| {
+        let plan = ForwardPlan { blocks, x };
         request.forward(plan).unwrap()
     });
     let elements = 8192 * 4096;
@@ -391,15 +413,16 @@ fn x_is_rounded_where_that_is_faster() {
     let (request, space) = on_f32(F32Products::Rounded, Structure::Overlapped);
     let best = best(&request, &space, 1, || ()).unwrap();
     let first = best.rows[0].forward.unwrap();
-    assert!(first.rounds_x, "{first:?}");
+    assert_eq!(first.x, XForm::Packed, "{first:?}");
     // Of few columns a pass over x is a larger part.
     let problem = LinearCe::new(8192, 512, 32_768, DType::F32, Options::default()).unwrap();
-    let request = Request::new(problem, request.target(), 1, None).unwrap();
+    let v5e = Target::by_name("v5e").unwrap();
+    let request = Request::new(problem, v5e, 1, None).unwrap();
     let request = request.products(F32Products::Rounded);
     let space = Space::new(&request, [true, false], [None; 2], &Strategy::ALL);
     let best = super::best(&request, &space, 1, || ()).unwrap();
     let first = best.rows[0].forward.unwrap();
-    assert!(!first.rounds_x, "{first:?}");
+    assert_eq!(first.x, XForm::Given, "{first:?}");
 }
 
 /// Backward passes over f32 inputs, by chunks.

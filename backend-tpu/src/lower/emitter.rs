@@ -418,6 +418,22 @@ impl Emitter {
         self.value("tpu.memref_squeeze", &[slice], ty, &[])
     }
 
+    /// The same memory as elements of another width.
+    pub(super) fn memref_bitcast(&self, memref: Value, shape: &[usize], dtype: DType) -> Value {
+        let ty = self.build(|b| {
+            let mut kind = b.module().value_kind(memref).clone();
+            let of = Element::Of(dtype).ty(b);
+            if let TypeKind::Memref {
+                shape: to, element, ..
+            } = &mut kind
+            {
+                (*to, *element) = (signed(shape), of);
+            }
+            b.ty(kind)
+        });
+        self.value("tpu.memref_bitcast", &[memref], ty, &[])
+    }
+
     // ---- control flow -----------------------------------------------------------------------
 
     /// Records `body` into a block of its own.

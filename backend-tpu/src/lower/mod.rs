@@ -202,19 +202,22 @@ fn declare_slots(emit: &Emitter, spec: &KernelSpec) -> Vec<Slot> {
     for argument in signature(spec) {
         let i = argument.buffer().index();
         if let Argument::Before(_) = argument {
-            let operand = buffers[i].buffer.operand().expect("arguments are operands");
-            let element = Element::Of(operand.dtype);
-            emit.argument(emit.memref(
-                &operand_dims(&buffers[i].buffer),
-                element,
-                MemorySpace::Any,
-            ));
+            let (dtype, dims) = operand_type(&buffers[i].buffer);
+            emit.argument(emit.memref(&dims, Element::Of(dtype), MemorySpace::Any));
         } else {
             slots[i] = Some(declare_slot(emit, &buffers[i].buffer));
         }
     }
     for (slot, named) in slots.iter_mut().zip(buffers) {
         slot.get_or_insert_with(|| declare_slot(emit, &named.buffer));
+    }
+    // Operations follow the last argument.
+    for (slot, named) in slots.iter_mut().zip(buffers) {
+        if let (Some(Slot::Tile { memref, dtype }), Some(operand)) = (slot, named.buffer.operand())
+            && operand.packed
+        {
+            *memref = emit.memref_bitcast(*memref, tile_of(&operand.block), *dtype);
+        }
     }
     slots.into_iter().flatten().collect()
 }
@@ -228,10 +231,11 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
         } => {
             let dtype = operand.dtype;
             let shape = match layout {
-                Layout::Tile => &operand.block[operand.block.len() - 2..],
+                Layout::Tile => tile_of(&operand.block),
                 Layout::Rows | Layout::Columns => &[1, operand.block[0]],
             };
-            let memref = argument(shape, Element::Of(dtype), MemorySpace::Vmem);
+            let (held, shape) = stored(dtype, shape, operand.packed);
+            let memref = argument(&shape, Element::Of(held), MemorySpace::Vmem);
             match layout {
                 Layout::Tile => Slot::Tile { memref, dtype },
                 Layout::Rows => Slot::RowWindow { memref },
@@ -302,7 +306,8 @@ fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
         let Some((layout, operand)) = window(spec, *argument) else {
             return emit.attribute(AttributeKind::Dictionary(Vec::new()));
         };
-        let block = outer_dims(layout, &operand.block);
+        let (_, block) = stored(operand.dtype, &operand.block, operand.packed);
+        let block = outer_dims(layout, &block);
         let transform = emit.attribute(AttributeKind::Symbol(transform_name(i)));
         let mode = (operand.one_buffer).then(|| {
             (
@@ -392,13 +397,31 @@ fn block_index(
     }
 }
 
-/// Dimensions of an operand as the custom call sees it.
-pub fn operand_dims(buffer: &Buffer) -> Vec<usize> {
+/// Element type and dimensions of an operand as the custom call sees it.
+pub fn operand_type(buffer: &Buffer) -> (DType, Vec<usize>) {
     let operand = buffer.operand().expect("arguments are operands");
+    let (dtype, dims) = stored(operand.dtype, &operand.dims, operand.packed);
     match buffer {
-        Buffer::Window { layout, .. } => outer_dims(*layout, &operand.dims),
-        _ => operand.dims.clone(),
+        Buffer::Window { layout, .. } => (dtype, outer_dims(*layout, &dims)),
+        _ => (dtype, dims),
     }
+}
+
+/// Element type and dimensions, of an array or of a block of it, in memory: of one in [pairs of rows](Blocked::packed) those of its words.
+pub fn stored(dtype: DType, dims: &[usize], packed: bool) -> (DType, Vec<usize>) {
+    let mut dims = dims.to_vec();
+    if !packed {
+        return (dtype, dims);
+    }
+    if let [.., rows, _] = &mut dims[..] {
+        *rows = rows.div_ceil(2);
+    }
+    (DType::I32, dims)
+}
+
+/// The last two dimensions of a block.
+fn tile_of(block: &[usize]) -> &[usize] {
+    &block[block.len() - 2..]
 }
 
 /// Dimensions as the custom call sees them: a vector is one row of a matrix there.

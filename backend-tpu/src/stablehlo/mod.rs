@@ -24,7 +24,7 @@ use tilecast_core::DType;
 use tilecast_core::program::{Array, ArrayId, Kernel, Launch, LoopCounter, Program, Role, Step};
 use tilecast_core::spec::{Affine, Buffer};
 
-use crate::lower::{Argument, F32Products, LowerError, lower, operand_dims, signature};
+use crate::lower::{Argument, F32Products, LowerError, lower, operand_type, signature, stored};
 use crate::mosaic::version::{self, VersionError};
 use call::Call;
 
@@ -147,8 +147,9 @@ impl Writer<'_> {
     }
 
     fn tensor(&self, array: ArrayId) -> String {
-        let Array { dtype, dims, .. } = &self.arrays[array.index()];
-        tensor(*dtype, dims)
+        let array = &self.arrays[array.index()];
+        let (dtype, dims) = stored(array.dtype, &array.dims, array.packed);
+        tensor(dtype, &dims)
     }
 
     /// The value of an array; if nothing has been written to it, memory that holds anything, as `lax.empty` of JAX asks for it. What
@@ -438,6 +439,6 @@ fn tensor(dtype: DType, dims: &[usize]) -> String {
 
 /// The type of a kernel's operand as the custom call sees it.
 fn outer_type(buffer: &Buffer) -> String {
-    let operand = buffer.operand().expect("arguments are operands");
-    tensor(operand.dtype, &operand_dims(buffer))
+    let (dtype, dims) = operand_type(buffer);
+    tensor(dtype, &dims)
 }

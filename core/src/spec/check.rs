@@ -257,6 +257,7 @@ impl KernelSpec {
                 _ => continue,
             };
             let multiples: &[usize] = match layout {
+                Layout::Tile if operand.packed => &[lanes, 2 * sublanes],
                 Layout::Tile => &[lanes, sublanes],
                 Layout::Rows | Layout::Columns => &[lanes],
             };

@@ -124,6 +124,9 @@ pub struct Blocked {
     /// Whether a window has one buffer where it would have two: a step that needs another block then waits for it, and a block
     /// takes half of the memory.
     pub one_buffer: bool,
+    /// Whether a TPU holds each pair of rows, of bf16, as one row of words of 32 bits: so its matrix units take them, which elsewhere have to be
+    /// laid out anew where registers and tiles of memory differ. Elsewhere it is an array like others.
+    pub packed: bool,
 }
 
 impl Blocked {
@@ -141,6 +144,7 @@ impl Blocked {
             map: map.into(),
             edge: Edge::Exact,
             one_buffer: false,
+            packed: false,
         }
     }
 
@@ -161,6 +165,12 @@ impl Blocked {
     /// The same, its window in one buffer if `one_buffer`.
     pub const fn in_one_buffer(mut self, one_buffer: bool) -> Self {
         self.one_buffer = one_buffer;
+        self
+    }
+
+    /// The same, its array packed if `packed`.
+    pub const fn in_pairs(mut self, packed: bool) -> Self {
+        self.packed = packed;
         self
     }
 

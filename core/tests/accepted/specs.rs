@@ -310,6 +310,21 @@ fn blocks_follow_the_tiling_of_every_target() {
         let rows = tile([1000, 1000], [sublanes / 2, lanes]).unwrap_err();
         assert_eq!(rows.to_string(), refused(0, sublanes / 2, sublanes, 1000));
 
+        let packed = |rows| {
+            let mut spec = SpecBuilder::new("k");
+            let x = Blocked::new(
+                tilecast_core::DType::Bf16,
+                [1000, 1000],
+                [rows, lanes],
+                [0.into(), 0.into()],
+            );
+            spec.input_tile("x", x.masked().in_pairs(true));
+            spec.build().unwrap().check_tiling(target)
+        };
+        assert_eq!(packed(2 * sublanes), Ok(()));
+        let rows = packed(sublanes).unwrap_err();
+        assert_eq!(rows.to_string(), refused(0, sublanes, 2 * sublanes, 1000));
+
         let vector = |block| {
             let mut spec = SpecBuilder::new("k");
             spec.input_rows("x", Blocked::new(F32, [1000], [block], [0.into()]).masked());

@@ -131,7 +131,7 @@ impl Source {
             },
             Self::Op(emission) => Report {
                 blocks: emission.blocks,
-                rounds_x: emission.rounds_x,
+                x_form: emission.x.name().into(),
                 backward_blocks: emission.backward_blocks,
                 dx_blocks: emission.own_blocks.products[0],
                 dw_blocks: emission.own_blocks.products[1],

@@ -1,6 +1,7 @@
 //! What `tilecast compile` answers: as the worker hands it over, as JSON and as text.
 
 use serde::{Deserialize, Serialize};
+use tilecast::XForm;
 
 use super::Args;
 use crate::cli::args::OwnBlocks;
@@ -26,7 +27,7 @@ pub(super) struct Report {
     pub(super) message: Option<String>,
     pub(super) blocks: Option<BlockSizes>,
     /// Of the forward pass.
-    pub(super) rounds_x: bool,
+    pub(super) x_form: String,
     pub(super) backward_blocks: Option<BlockSizes>,
     /// Along tokens and hidden.
     pub(super) dx_blocks: Option<[usize; 2]>,
@@ -87,7 +88,7 @@ impl Report {
             seconds: 0.0,
             message: None,
             blocks: None,
-            rounds_x: false,
+            x_form: XForm::Given.name().into(),
             backward_blocks: None,
             dx_blocks: None,
             dw_blocks: None,
@@ -149,7 +150,7 @@ impl Report {
                 delta_columns: self.delta_columns,
                 products: [self.dx_blocks, self.dw_blocks],
             };
-            let forward = (self.blocks, self.rounds_x);
+            let forward = (self.blocks, self.x_form.as_str());
             let backward = (self.backward_blocks, own, self.rounds_w);
             let choice = choice_text(forward, backward, self.strategy.as_deref());
             print(format_args!("{op} for {}: {choice}", self.target))?;

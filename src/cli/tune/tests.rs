@@ -73,7 +73,7 @@ fn the_document_has_the_fields_of_the_contract_and_is_ordered() {
                 "target",
                 "strategy",
                 "blocks",
-                "rounds_x",
+                "x_form",
                 "backward_blocks",
                 "dx_blocks",
                 "dw_blocks",

@@ -23,6 +23,10 @@ pub(crate) struct Product {
     pub(crate) transpose_rhs: bool,
 }
 
+/// Rows that a product of one column of units takes one after the other, at least, for its left operand not to be in the way of a softmax. Fitted to
+/// forward passes of 512 and 1024 rows; those of delta have 256.
+const STREAMED_ROWS: usize = 512;
+
 /// Where a product stands among those of its block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Standing {
@@ -82,6 +86,9 @@ impl Block<'_> {
         let push = 128_usize.div_ceil(push_rows) as f64 * push * transposed * slow / wide as f64;
         let squares = p.k.div_ceil(128) as f64;
         let fetch = lhs.loads.as_ref().map(|loads| loads.borrow().fetch);
+        let as_it_is = bf16 && fetch.is_some_and(|fetch| fetch.valu == 0.0);
+        let streams = as_it_is && n_tiles == 1 && p.m >= STREAMED_ROWS;
+        self.held = machine.held_products(streams, self.packs(rhs, p));
         let from_memory = fetch.filter(|_| !p.transpose_lhs && p.passes == 1.0);
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers. Where the units take all columns at once, there are no others.

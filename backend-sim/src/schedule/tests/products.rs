@@ -52,6 +52,28 @@ fn a_column_of_wider_rows_is_loaded_in_halves() {
 }
 
 #[test]
+fn rows_that_are_words_in_memory_are_not_laid_out_anew() {
+    let types = ["128x512xbf16", "512x128xbf16", "128x128xf32"].map(String::from);
+    let words = "64x512xi32";
+    let memory = |shape: &str| format!("memref<{shape}, #tpu.memory_space<vmem>>");
+    let view = format!(
+        "    %words = tpu.memref_bitcast %arg0 : {} -> {}\n",
+        memory(words),
+        memory(&types[0])
+    );
+    let body = operands(&types) + &product("%2", 0, &types) + &store("%2", 2, &types[2]);
+    let of_words = view + &body.replace("vector.load %arg0", "vector.load %words");
+    let plain = probe(&[&types[0], &types[1], &types[2]], &body);
+    let packed = probe(&[words, &types[1], &types[2]], &of_words);
+    let taken = |unit| [&plain, &packed].map(|module| slots(module, "v4", unit));
+    // Of 32 registers, three operations each.
+    let [anew, as_it_is] = taken(Unit::Valu);
+    assert_eq!(anew - as_it_is, 96.0);
+    let [anew, as_it_is] = taken(Unit::Load);
+    assert_eq!(anew, as_it_is);
+}
+
+#[test]
 fn a_product_that_is_alone_is_dealt_to_all_units() {
     // Two operations of 16 rows for each of four units, which all get the weights; two products have two units each.
     let pushes = |count: usize| slots(&products(128, count), "v5e", Unit::Push);

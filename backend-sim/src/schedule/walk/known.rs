@@ -127,7 +127,8 @@ impl Walk<'_> {
                         roots.push(view.root);
                         roots.len() - 1
                     });
-                    (place, view.vmem, &view.start, &view.kept).hash(to);
+                    (place, view.vmem, view.rows_per_word).hash(to);
+                    (&view.start, &view.kept).hash(to);
                     self.forwarded[view.root].hash(to);
                 }
                 Known::Scalar(number) => number.hash(to),

@@ -39,9 +39,9 @@ impl<'m> Walk<'m> {
             }
             "memref.store" => {}
             "tpu.memref_slice" => self.slice(op),
+            "tpu.memref_bitcast" => self.bitcast(op),
             "tpu.memref_squeeze"
             | "tpu.memref_reshape"
-            | "tpu.memref_bitcast"
             | "memref.cast"
             | "tpu.reinterpret_cast"
             | "tpu.erase_memref_layout" => self.view(op),
@@ -149,11 +149,16 @@ impl<'m> Walk<'m> {
         let mut size = vec![1; start.len()];
         let missing = view.kept.len().checked_sub(shape.len())?;
         for (i, &dimension) in view.kept.iter().enumerate() {
+            // Of the root.
+            let whole = |n: i64| match i + 2 == view.kept.len() {
+                true => (n % view.rows_per_word == 0).then(|| n / view.rows_per_word),
+                false => Some(n),
+            };
             if let Some(&index) = indices.get(i) {
-                start[dimension] += self.scalar(index)?;
+                start[dimension] += whole(self.scalar(index)?)?;
             }
             if i >= missing {
-                size[dimension] = shape[i - missing];
+                size[dimension] = whole(shape[i - missing])?;
             }
         }
         Some((start, size))
@@ -196,12 +201,14 @@ impl<'m> Walk<'m> {
             let last = parts.next();
             let value = last.and_then(|part| match part.is_same(start, size) {
                 true => (part.fills(rows)).then(|| part.value.clone()),
-                false => (part.registers_of(start, size, bits)).map(|[rows, columns]| {
-                    let mut value = self.block.part(&part.value, rows, columns);
-                    // What is stored at once is made before any of it is read.
-                    value.ready.fill(part.end);
-                    Rc::new(value)
-                }),
+                false => (part.registers_of(start, size, bits))
+                    .filter(|_| view.rows_per_word == 1)
+                    .map(|[rows, columns]| {
+                        let mut value = self.block.part(&part.value, rows, columns);
+                        // What is stored at once is made before any of it is read.
+                        value.ready.fill(part.end);
+                        Rc::new(value)
+                    }),
             });
             if let Some(mut value) = value {
                 if !self.forwarded[view.root]
@@ -228,7 +235,7 @@ impl<'m> Walk<'m> {
         let row = self.shape(memory).last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
             // The halves of a register lie one after the other.
-            true if row <= 128 => (1.0, 0.0),
+            true if row <= 128 || view.rows_per_word > 1 => (1.0, 0.0),
             true => {
                 let (loads, valu) = match self.usage.transposed_lhs(result) {
                     true => self.machine.transposed_loads(columns_of_elements),
@@ -311,7 +318,8 @@ impl<'m> Walk<'m> {
         let Some(view) = self.view_of(memory) else {
             return;
         };
-        let start = view.start.clone().and_then(|mut start| {
+        let start = view.start.clone().filter(|_| view.rows_per_word == 1);
+        let start = start.and_then(|mut start| {
             for (&dimension, &index) in view.kept.iter().zip(indices) {
                 start[dimension] += self.scalar(index)?;
             }
@@ -329,6 +337,25 @@ impl<'m> Walk<'m> {
         let view = View {
             start,
             shape: shape.collect(),
+            ..(*view).clone()
+        };
+        self.know(result.index(), Known::Memory(Rc::new(view)));
+    }
+
+    /// A view of narrower elements, of which so many rows share one of wider ones; else its place is no longer followed.
+    fn bitcast(&mut self, op: Op) {
+        let result = self.module.results(op)[0];
+        let operand = self.module.operands(op)[0];
+        let Some(view) = self.view_of(operand) else {
+            return;
+        };
+        let times = i64::from(self.bits(operand) / self.bits(result).max(1));
+        if times <= 1 || self.shape(operand).last() != self.shape(result).last() {
+            return self.view(op);
+        }
+        let view = View {
+            shape: self.shape(result).into(),
+            rows_per_word: view.rows_per_word * times,
             ..(*view).clone()
         };
         self.know(result.index(), Known::Memory(Rc::new(view)));

@@ -72,9 +72,10 @@ pub struct Schedule {
     /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
     /// such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
-    /// Forward, and backward by streaming, with f32 inputs: whether the kernels get an `x` that is rounded to bf16 once, before the first.
-    /// For products that would round it each time: half of its bytes move, and take half of the fast memory.
-    pub rounds_x: [bool; 2],
+    /// Forward, and backward by streaming: in what form the kernels get `x`.
+    pub x: [XForm; 2],
+    /// Streaming: whether a delta in bf16 is [packed](crate::spec::Blocked::packed).
+    pub packs_delta: bool,
     /// Streaming, with f32 inputs: whether the kernels of a chunk get a `w` whose columns of the chunk are rounded to bf16 once. Delta reads
     /// these for each block of rows, and so does `dx`: half of the bytes each time, and half of the fast memory, for a pass over `w`.
     pub rounds_w: bool,
@@ -84,6 +85,28 @@ pub struct Schedule {
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
     pub lazy: Option<Lazy>,
+}
+
+/// In what form kernels get `x`: as it is, or as it is made once, before the first of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum XForm {
+    /// As it is.
+    Given,
+    /// Of f32 inputs, rounded to bf16: for products that would round it each time. Half of its bytes move, and take half of the fast memory.
+    Rounded,
+    /// In bf16 and [packed](crate::spec::Blocked::packed), for a TPU that would lay out its rows anew each time.
+    Packed,
+}
+
+impl XForm {
+    /// Name for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Given => "given",
+            Self::Rounded => "rounded",
+            Self::Packed => "packed",
+        }
+    }
 }
 
 /// What a step that computes logits overlaps.
@@ -176,7 +199,8 @@ impl Schedule {
             dw: None,
             delta_columns: None,
             dw_rows: None,
-            rounds_x: [false; 2],
+            x: [XForm::Given; 2],
+            packs_delta: false,
             rounds_w: false,
             x_in_one_buffer: [false; 2],
             lazy: None,

@@ -16,6 +16,8 @@ pub(super) struct ChunkArray {
     /// `[rows, columns]`
     pub(super) dims: [usize; 2],
     block: [usize; 2],
+    /// Whether it is [packed](Blocked::packed).
+    pub(super) packed: bool,
 }
 
 impl ChunkArray {
@@ -26,6 +28,7 @@ impl ChunkArray {
             dtype: head.delta_dtype(),
             dims: [blocks.whole(head)[0], chunks.blocks * blocks.v],
             block: [blocks.b, blocks.v],
+            packed: head.delta_packed,
         }
     }
 
@@ -35,6 +38,7 @@ impl ChunkArray {
             dtype: DType::F32,
             dims: [chunks.blocks * blocks.b, blocks.whole(head)[2]],
             block: [blocks.b, blocks.v],
+            packed: false,
         }
     }
 
@@ -44,6 +48,7 @@ impl ChunkArray {
             dtype: head.grad_dtype(),
             dims: [head.hidden, head.vocab],
             block: [blocks.b, blocks.v],
+            packed: false,
         }
     }
 
@@ -60,7 +65,7 @@ impl ChunkArray {
         columns: impl Into<BlockIndex>,
     ) -> Blocked {
         let index = [rows.into(), columns.into()];
-        Blocked::new(self.dtype, self.dims, self.block, index)
+        Blocked::new(self.dtype, self.dims, self.block, index).in_pairs(self.packed)
     }
 
     /// Parts of so many rows of its blocks, to be copied.

@@ -312,7 +312,8 @@ pub(super) fn x_window(
 
 fn x_operand(head: &Head, blocks: Blocks, rows: BlockIndex, hidden: BlockIndex) -> Blocked {
     let dims = [head.tokens, head.hidden];
-    Blocked::new(head.x_dtype, dims, [blocks.b, blocks.h], [rows, hidden]).masked()
+    let x = Blocked::new(head.x_dtype, dims, [blocks.b, blocks.h], [rows, hidden]);
+    x.masked().in_pairs(head.x_packed)
 }
 
 /// Declares the window of `w` at the given block of it.

@@ -46,7 +46,7 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 pub use blocks::{
-    Blocks, Lazy, ProductBlocks, Schedule, Split, Structure, candidates, divides_columns,
+    Blocks, Lazy, ProductBlocks, Schedule, Split, Structure, XForm, candidates, divides_columns,
 };
 pub use cache::Cache;
 pub use combined::Combined;
@@ -59,7 +59,7 @@ pub(crate) use per_row::PerRow;
 pub use products::{BiasGradient, HiddenGradient, WeightGradient};
 pub use program::HeadKernel;
 pub(crate) use program::{Backward, ForwardPass, HeadInputs, Names, launch, names};
-pub use rounded::RoundedWeights;
+pub use rounded::Rounded;
 pub use row_chunk::{StoredBiasGradient, StoredHiddenGradient, StoredWeightGradient};
 pub(crate) use stored::StoredPasses;
 pub use stored::{InDw, Kept, Stored};
@@ -114,6 +114,10 @@ pub struct Head {
     dtype: DType,
     /// That of `x` as a kernel gets it.
     x_dtype: DType,
+    /// Whether that is [packed](crate::spec::Blocked::packed).
+    x_packed: bool,
+    /// Whether delta is packed between its products.
+    delta_packed: bool,
     /// That of `w`, likewise; one that is rounded is a chunk of the columns.
     w_dtype: DType,
     grad_dtype: DType,
@@ -279,16 +283,27 @@ impl Head {
             vocab,
             dtype,
             x_dtype: dtype,
+            x_packed: false,
+            delta_packed: false,
             w_dtype: dtype,
             grad_dtype: grad_dtype.unwrap_or(dtype),
             options,
         })
     }
 
-    /// The same on an `x` that has been rounded to bf16.
-    const fn on_rounded_x(self) -> Self {
+    /// The same on an `x` that has been rounded to bf16, and packed if `packed`.
+    const fn on_rounded_x(self, packed: bool) -> Self {
         Self {
             x_dtype: DType::Bf16,
+            x_packed: packed,
+            ..self
+        }
+    }
+
+    /// The same with a delta that is packed, if it is of bf16.
+    fn with_packed_delta(self, packed: bool) -> Self {
+        Self {
+            delta_packed: packed && self.delta_dtype() == DType::Bf16,
             ..self
         }
     }

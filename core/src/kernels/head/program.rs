@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::blocks::{Schedule, Split};
+use super::blocks::{Blocks, Schedule, Split};
 use super::dealt::{Chunks, Cores};
 use super::delta::RowPart;
 use super::forward::Store;
@@ -12,8 +12,8 @@ use super::per_row::ByColumnBlock;
 use super::streaming::{MakeDelta, Streaming, StreamingCut};
 use super::{
     BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
-    HiddenGradient, Merge, PerRow, RoundedWeights, StoredBiasGradient, StoredDelta,
-    StoredHiddenGradient, StoredWeightGradient, Strategy, WeightGradient,
+    HiddenGradient, Merge, PerRow, Rounded, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
+    StoredWeightGradient, Strategy, WeightGradient, XForm,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -29,8 +29,8 @@ pub enum HeadKernel {
     Merge(Box<Merge>),
     /// The one-kernel backward pass.
     Combined(Box<Combined>),
-    /// Streaming: `w` of a chunk, rounded.
-    RoundedWeights(RoundedWeights),
+    /// `x`, or, streaming, `w` of a chunk, in the form in which the kernels after it get it.
+    Rounded(Rounded),
     /// Streaming: delta of a chunk.
     Delta(Box<DeltaChunk>),
     /// Streaming: `dx` of a chunk.
@@ -55,7 +55,7 @@ impl Kernel for HeadKernel {
             Self::Forward(k) => k.spec(),
             Self::Merge(k) => k.spec(),
             Self::Combined(k) => k.spec(),
-            Self::RoundedWeights(k) => k.spec(),
+            Self::Rounded(k) => k.spec(),
             Self::Delta(k) => k.spec(),
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
@@ -72,7 +72,7 @@ impl Kernel for HeadKernel {
             Self::Forward(k) => k.body(t),
             Self::Merge(k) => k.body(t),
             Self::Combined(k) => k.body(t),
-            Self::RoundedWeights(k) => k.body(t),
+            Self::Rounded(k) => k.body(t),
             Self::Delta(k) => k.body(t),
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
@@ -91,6 +91,7 @@ pub(crate) struct Names {
     pub(crate) forward: &'static str,
     pub(crate) merge: &'static str,
     pub(crate) combined: &'static str,
+    pub(crate) packed: &'static str,
     pub(crate) rounded: &'static str,
     pub(crate) delta: &'static str,
     pub(crate) dx: &'static str,
@@ -105,6 +106,7 @@ macro_rules! names {
             forward: concat!($op, "_forward"),
             merge: concat!($op, "_merge"),
             combined: concat!($op, "_combined"),
+            packed: concat!($op, "_packed"),
             rounded: concat!($op, "_rounded"),
             delta: concat!($op, "_delta"),
             dx: concat!($op, "_dx"),
@@ -145,34 +147,35 @@ impl HeadInputs {
         }
     }
 
-    /// `x` as `head` has it, which is rounded once for all passes of a program.
-    fn round_x(
-        &self,
-        program: &mut Program<HeadKernel>,
-        head: &Head,
-    ) -> Result<ArrayId, HeadError> {
-        let (name, role) = ("x_rounded", Role::Temporary);
-        if let Some(rounded) = program.find(name, &[role]) {
-            return Ok(rounded);
-        }
-        let to = program.array(role, name, head.x_dtype, [head.tokens, head.hidden]);
-        program.push(Step::Gather { from: self.x, to })?;
-        Ok(to)
-    }
-
-    /// Head and inputs of a pass that gets `x` rounded, if it does and `x` is not bf16 as it is.
-    fn rounded(
+    /// Head and inputs of a pass that gets `x` in that form, which is made once for all passes of a program. A packed one is made in parts
+    /// of these blocks.
+    fn with_x(
         self,
         program: &mut Program<HeadKernel>,
         head: &Head,
-        rounds_x: bool,
+        form: XForm,
+        (name, blocks): (&'static str, Blocks),
     ) -> Result<(Head, Self), HeadError> {
-        if head.dtype != DType::F32 || !rounds_x {
-            return Ok((*head, self));
+        let (role, dims) = (Role::Temporary, [head.tokens, head.hidden]);
+        let made = match form {
+            XForm::Rounded if head.dtype == DType::F32 => "x_rounded",
+            XForm::Packed => "x_packed",
+            _ => return Ok((*head, self)),
+        };
+        let head = head.on_rounded_x(form == XForm::Packed);
+        let with = |x| Ok((head, Self { x, ..self }));
+        if let Some(x) = program.find(made, &[role]) {
+            return with(x);
         }
-        let head = head.on_rounded_x();
-        let x = self.round_x(program, &head)?;
-        Ok((head, Self { x, ..self }))
+        if form == XForm::Packed {
+            let to = program.packed_array(made, dims);
+            let kernel = HeadKernel::Rounded(Rounded::x(name, &head, blocks)?);
+            program.push(launch(kernel, [self.x, to], []))?;
+            return with(to);
+        }
+        let to = program.array(role, made, head.x_dtype, dims);
+        program.push(Step::Gather { from: self.x, to })?;
+        with(to)
     }
 
     /// The operands that every kernel starts with that computes logits.
@@ -213,8 +216,8 @@ impl<E: FnOnce(&mut PerRow<'_>) -> Ending> ForwardPass<'_, E> {
         program: &mut Program<HeadKernel>,
         schedule: &Schedule,
     ) -> Result<(), HeadError> {
-        let rounds_x = schedule.rounds_x[0];
-        let (head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        let cut = (self.names.packed, schedule.forward);
+        let (head, inputs) = (self.inputs).with_x(program, self.head, schedule.x[0], cut)?;
         let pass = ForwardPass {
             head: &head,
             inputs,
@@ -372,8 +375,9 @@ impl<C: FnOnce(&mut PerRow<'_>) -> Coefficients> Backward<'_, C> {
         gradients: &Gradients,
     ) -> Result<(), HeadError> {
         let (names, schedule) = (self.names, self.schedule);
-        let rounds_x = schedule.rounds_x[1];
-        let (mut head, inputs) = self.inputs.rounded(program, self.head, rounds_x)?;
+        let cut = (names.packed, schedule.backward);
+        let (mut head, inputs) = (self.inputs).with_x(program, self.head, schedule.x[1], cut)?;
+        head = head.with_packed_delta(schedule.packs_delta);
         if head.dtype == DType::F32 && schedule.rounds_w {
             head = head.on_rounded_w();
         }

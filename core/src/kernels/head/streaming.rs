@@ -7,7 +7,7 @@ use super::chunk::ChunkArray;
 use super::dealt::Chunks;
 use super::delta::RowPart;
 use super::program::{Gradients, HeadInputs, HeadKernel, Names, launch};
-use super::{BiasGradient, Head, HeadError, HiddenGradient, RoundedWeights, WeightGradient};
+use super::{BiasGradient, Head, HeadError, HiddenGradient, Rounded, WeightGradient};
 use crate::DType;
 use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
 use crate::spec::Affine;
@@ -79,10 +79,10 @@ impl<'a> Streaming<'a> {
         if head.w_dtype == head.dtype {
             return Ok((w, None));
         }
-        let kernel = RoundedWeights::new(self.names.rounded, head, blocks, chunks)?;
+        let kernel = Rounded::weights(self.names.rounded, head, blocks, chunks)?;
         let dims = [head.hidden, chunks.blocks * blocks.v];
         let to = program.array(Role::Temporary, "w_rounded", head.w_dtype, dims);
-        let kernel = HeadKernel::RoundedWeights(kernel);
+        let kernel = HeadKernel::Rounded(kernel);
         let step = launch(kernel, [w, to], [chunks.first()]);
         Ok((to, Some(step)))
     }
@@ -105,7 +105,10 @@ impl<'a> Streaming<'a> {
         } = self.cut;
         let (first, covered) = (chunks.first(), chunks.covered());
         let delta = ChunkArray::of_columns(head, blocks, chunks);
-        let delta = program.array(Role::Temporary, "delta", delta.dtype, delta.dims);
+        let delta = match delta.packed {
+            true => program.packed_array("delta", delta.dims),
+            false => program.array(Role::Temporary, "delta", delta.dtype, delta.dims),
+        };
         let dx = self.dx;
         let make_dx = HiddenGradient::new(names.dx, head, (blocks, of_dx), chunks)?;
         let make_dw = WeightGradient::new(names.dw, head, (blocks, of_dw, dw_rows), chunks)?;

@@ -36,7 +36,7 @@ pub mod reference;
 
 pub use super::head::{
     Blocks, Cache, HeadError, HeadKernel, InDw, Kept, Lazy, ProductBlocks, Schedule, Split, Stored,
-    Strategy, Structure, candidates,
+    Strategy, Structure, XForm, candidates,
 };
 use super::head::{Head, HeadOptions};
 use crate::DType;
