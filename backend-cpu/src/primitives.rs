@@ -4,7 +4,7 @@
 //! numbers here and conditions plain truth values.
 
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, TileOps, Unroll};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, Largest, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, Tile};
 
@@ -314,6 +314,23 @@ impl TileOps for CpuTiles<'_, '_> {
         });
     }
 
+    fn take_maximum(
+        &self,
+        stats: impl Into<Stats<i64>>,
+        tile: impl Into<Tile<i64>>,
+        scale: f32,
+        condition: bool,
+    ) {
+        if !condition {
+            return;
+        }
+        let stats = stats.into();
+        self.with_stats(&stats, |stats, _| {
+            (stats.iter_mut()).for_each(|stats| stats.max = f32::NEG_INFINITY);
+        });
+        self.start_logsumexp(stats, tile, scale);
+    }
+
     fn add_exponentials(
         &self,
         stats: impl Into<Stats<i64>>,
@@ -334,7 +351,7 @@ impl TileOps for CpuTiles<'_, '_> {
         });
     }
 
-    fn sums_exceed(&self, stats: impl Into<Stats<i64>>, limit: f32) -> bool {
+    fn sums_exceed(&self, stats: impl Into<Stats<i64>>, limit: f32, _: Largest) -> bool {
         self.with_stats(&stats.into(), |stats, _| {
             let within = |stats: &Statistics| stats.sum <= limit;
             !stats.iter().all(within)

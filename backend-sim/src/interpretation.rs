@@ -101,6 +101,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
         lazy: Some(Lazy {
             columns: lanes,
             keeps_logits: false,
+            exact_rows: 0,
         }),
         ..Schedule::plain(blocks, strategy)
     }
@@ -129,6 +130,7 @@ pub fn raised(schedule: &Schedule, target: &Target) -> Schedule {
         dw_rows: schedule.dw_rows.map(whole),
         lazy: schedule.lazy.map(|lazy| Lazy {
             columns: whole(lazy.columns),
+            exact_rows: whole(lazy.exact_rows),
             ..lazy
         }),
         ..*schedule

@@ -202,6 +202,10 @@ const LAZY_ROWS_V4: usize = 512;
 const KEPT_HIDDEN: usize = 1536;
 const KEPT_COLUMNS: usize = 2048;
 
+/// Rows of a sub-tile that a v4, whose steps are short, folds exactly, so that no check of sums follows the last product: a row passes a cycle, and
+/// the largest of a register takes 130 to the core's scalars.
+const EXACT_ROWS: usize = 128;
+
 /// How blocks of the forward pass are folded lazily: as many columns at once as a matrix unit has, whose weights many rows of
 /// the block then pass. `None` where too little is done in a block for that to pay. `hidden` is the length of the contraction.
 pub fn lazy(target: &Target, forward: Blocks, hidden: usize) -> Option<Lazy> {
@@ -217,5 +221,9 @@ pub fn lazy(target: &Target, forward: Blocks, hidden: usize) -> Option<Lazy> {
     enough.then_some(Lazy {
         columns: target.mxu_dim.value,
         keeps_logits: target.generation == Generation::V7x && large,
+        exact_rows: match target.generation {
+            Generation::V4 if forward.b > EXACT_ROWS => EXACT_ROWS,
+            _ => 0,
+        },
     })
 }

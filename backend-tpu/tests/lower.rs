@@ -164,6 +164,7 @@ fn columns_are_masked_that_overhang_in_some_block() {
             lazy: Some(Lazy {
                 columns: 256,
                 keeps_logits: true,
+                exact_rows: 0,
             }),
             ..schedule([256, 256, 768], Strategy::Streaming)
         };

@@ -63,6 +63,15 @@ pub enum Unroll {
     Rolled,
 }
 
+/// How the largest of many values is found on a machine that schedules statically.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Largest {
+    /// By a balanced tree: all of them are there.
+    Balanced,
+    /// One after the other: they come row by row, and the last is compared once.
+    InOrder,
+}
+
 /// Direction of a copy between HBM and fast memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
@@ -211,6 +220,15 @@ pub trait TileOps {
         scale: f32,
     );
 
+    /// Where the condition holds, makes the maximum that of `z = scale * tile`. No element is counted.
+    fn take_maximum(
+        &self,
+        stats: impl Into<Stats<Self::Index>>,
+        tile: impl Into<Tile<Self::Index>>,
+        scale: f32,
+        condition: Self::Condition,
+    );
+
     /// Pushes every column of `z = scale * tile` into the running logsumexp of its row, relative to the maximum that it has:
     /// `l' = l + sum_c e^(z_c-m)`, `m' = m`. So no exponential waits for the maximum of its row (rescaling that is put
     /// off while it is not needed: `FlashAttention` 4, Dao and others 2026). The sum overflows where `z` is far
@@ -223,7 +241,12 @@ pub trait TileOps {
     );
 
     /// Whether some sum `l` is above `limit` or no number.
-    fn sums_exceed(&self, stats: impl Into<Stats<Self::Index>>, limit: f32) -> Self::Condition;
+    fn sums_exceed(
+        &self,
+        stats: impl Into<Stats<Self::Index>>,
+        limit: f32,
+        largest: Largest,
+    ) -> Self::Condition;
 
     /// `out = stats`, of the same rows; both without an entropy.
     fn copy_stats(&self, out: impl Into<Stats<Self::Index>>, stats: impl Into<Stats<Self::Index>>);
@@ -253,6 +276,18 @@ pub trait TileOps {
         labels: impl Into<Rows<Self::Index>>,
         first_column: Self::Index,
     );
+
+    /// What [`one_hot_select`](Self::one_hot_select) does. On a TPU each element that is found is stored where it is, under a mask: an
+    /// operation less for each register, and one of its stores more for each but the first of a row.
+    fn one_hot_store(
+        &self,
+        out: impl Into<Rows<Self::Index>>,
+        tile: impl Into<Tile<Self::Index>>,
+        labels: impl Into<Rows<Self::Index>>,
+        first_column: Self::Index,
+    ) {
+        self.one_hot_select(out, tile, labels, first_column);
+    }
 
     /// Completes what [`one_hot_select`](Self::one_hot_select) found: lanes of a TPU each keep what they have seen.
     fn finish_one_hot(&self, out: impl Into<Rows<Self::Index>>);

@@ -149,6 +149,7 @@ impl Case {
                     lazy: Some(Lazy {
                         columns: v,
                         keeps_logits: false,
+                        exact_rows: 0,
                     }),
                     ..schedule
                 };

@@ -83,13 +83,20 @@ fn lazy(columns: usize) -> Option<Lazy> {
     Some(Lazy {
         columns,
         keeps_logits: false,
+        exact_rows: 0,
     })
+}
+
+/// The same, but for the last rows of each sub-tile.
+fn partly_lazy(columns: usize, exact_rows: usize) -> Option<Lazy> {
+    lazy(columns).map(|lazy| Lazy { exact_rows, ..lazy })
 }
 
 fn lazy_and_kept(columns: usize) -> Option<Lazy> {
     Some(Lazy {
         columns,
         keeps_logits: true,
+        exact_rows: 0,
     })
 }
 
@@ -266,6 +273,13 @@ cases! {
     lazily_with_everything: ragged().options(everything())
         .edit_schedule(|s| s.lazy = lazy(5));
     lazily_in_one_sub_tile: ragged().edit_schedule(|s| s.lazy = lazy(100));
+    partly_lazily_f32: ragged().edit_schedule(|s| s.lazy = partly_lazy(4, 1));
+    partly_lazily_bf16: ragged().bf16().edit_schedule(|s| s.lazy = partly_lazy(8, 2));
+    partly_lazily_with_everything: ragged().options(everything())
+        .edit_schedule(|s| s.lazy = partly_lazy(5, 3));
+    partly_lazily_and_large_logits: ragged().logit_scale(40.0)
+        .edit_schedule(|s| s.lazy = partly_lazy(1, 1));
+    lazily_but_for_all_rows: ragged().edit_schedule(|s| s.lazy = partly_lazy(4, 100));
     lazily_and_large_logits: ragged().logit_scale(40.0)
         .edit_schedule(|s| s.lazy = lazy(1));
     lazily_and_large_logits_kept: ragged().logit_scale(40.0)
@@ -323,6 +337,12 @@ cases! {
         .options(everything()).edit_schedule(|s| s.lazy = lazy(128));
     tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()
         .edit_schedule(|s| s.lazy = lazy(256));
+    tpu_blocks_partly_lazily_f32: Case::new("", [150, 140, 501]).blocks([256, 128, 256])
+        .options(everything()).edit_schedule(|s| s.lazy = partly_lazy(128, 128));
+    tpu_blocks_partly_lazily_bf16: Case::new("", [256, 128, 512]).blocks([256, 128, 384]).bf16()
+        .edit_schedule(|s| s.lazy = partly_lazy(256, 128));
+    tpu_blocks_partly_lazily_and_large_logits: Case::new("", [150, 140, 501]).blocks([256, 256, 256])
+        .logit_scale(40.0).edit_schedule(|s| s.lazy = partly_lazy(128, 128));
     tpu_blocks_lazily_kept: Case::new("", [150, 140, 501]).blocks([128, 256, 256])
         .options(everything()).edit_schedule(|s| s.lazy = lazy_and_kept(128));
     tpu_blocks_divide_everything: Case::new("", [256, 256, 384]).blocks([128, 128, 128]).bf16();

@@ -127,7 +127,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
         any::<bool>(),
         [any::<bool>(), any::<bool>(), any::<bool>()],
         [own_blocks(), own_blocks()],
-        proptest::option::of((block(), any::<bool>())),
+        proptest::option::of((block(), any::<bool>(), 0..4_usize)),
     )
         .prop_map(
             |(
@@ -156,9 +156,10 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                 cores_split: split(by_columns[2]),
                 dx: dx.map(|own| product(own, backward)),
                 dw: dw.map(|own| product(own, backward)),
-                lazy: lazy.map(|(columns, keeps_logits)| Lazy {
+                lazy: lazy.map(|(columns, keeps_logits, exact_rows)| Lazy {
                     columns,
                     keeps_logits,
+                    exact_rows,
                 }),
                 ..Schedule::plain(backward, Backward::Streaming)
             },

@@ -73,17 +73,21 @@ fn phantom_vocabulary_columns_do_not_enter_the_logsumexp() {
 fn lazily_added_exponentials_do_not_overflow() {
     const SUB_TILE: usize = 128;
     let slopes = [-400.0, -30.0, 0.0, 30.0, 80.0, 100.0, 400.0_f32];
-    let lazily = |columns, keeps_logits| {
+    let lazily = |columns, keeps_logits, exact_rows| {
         Some(Lazy {
             columns,
             keeps_logits,
+            exact_rows,
         })
     };
     for lazy in [
         None,
-        lazily(SUB_TILE / 2, false),
-        lazily(SUB_TILE, false),
-        lazily(SUB_TILE, true),
+        lazily(SUB_TILE / 2, false, 0),
+        lazily(SUB_TILE, false, 0),
+        lazily(SUB_TILE, true, 0),
+        lazily(SUB_TILE / 2, false, 1),
+        lazily(SUB_TILE, false, 2),
+        lazily(SUB_TILE, true, 3),
     ] {
         let case = Case::new("steep rows", [slopes.len(), 2, 5 * SUB_TILE])
             .blocks([4, 2, 2 * SUB_TILE])

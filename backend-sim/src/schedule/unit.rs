@@ -437,6 +437,12 @@ impl Machine {
         self.target.generation == Generation::V4
     }
 
+    /// Whether rows of a part of what was stored are there one after the other (listings of forward passes that fold their last
+    /// rows exactly).
+    pub(crate) fn reads_parts_by_rows(&self) -> bool {
+        self.target.generation == Generation::V4
+    }
+
     /// Transpositions for each packed register of this many side by side: two columns of registers go
     /// through a unit at once, for a ninth cycle on v5. On v4 two of them keep it for 16 (listings of `linear_ce_dw`).
     pub fn pair_transposes(&self, columns: usize) -> f64 {

@@ -276,6 +276,11 @@ impl Emitter {
         self.build(|b| b.store_at(value, memref, &at, None));
     }
 
+    /// Stores the elements at which `mask` holds.
+    pub(super) fn store_where(&self, memref: Value, at: [Value; 2], value: Value, mask: Value) {
+        self.build(|b| b.store_at(value, memref, &at, Some(mask)));
+    }
+
     /// An element of an array of scalars.
     pub(super) fn load_scalar(&self, memref: Value, position: usize) -> Value {
         self.build(|b| {

@@ -5,7 +5,9 @@
 //! straight-line block holds.
 
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, OneHot, TileOps, Unroll};
+use tilecast_core::ops::{
+    Accumulate, Contract, Delta, Direction, Largest, OneHot, TileOps, Unroll,
+};
 use tilecast_core::spec::{Access, AxisId, Buffer};
 use tilecast_core::target::LANES;
 use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
@@ -26,6 +28,9 @@ const SUM_ELEMENTS: usize = 16 * 1024;
 
 /// Rows of which the largest element is made at once, after a tree of slices: the compiler goes through registers one by one.
 const LARGEST_ROWS: usize = 32;
+
+/// Rows of a register of f32.
+const SUBLANES: usize = 8;
 
 /// Of so many groups of 128 columns the numbers of the columns may stand in registers while labels are compared with them; of more,
 /// labels are made distances first, to be compared with constants.
@@ -96,6 +101,32 @@ impl<'r> Recorder<'r> {
             }
         };
         r.store_tile(tile, masked);
+    }
+
+    /// For each 128 columns of a tile, which elements are of the label of their row, and the elements.
+    fn picks(
+        self,
+        tile: Tile<Scalar<'r>>,
+        labels: Rows<Scalar<'r>>,
+        first_column: Scalar<'r>,
+    ) -> impl Iterator<Item = (Value, Value)> {
+        let r = self.0;
+        let groups = r.lane_groups(r.widen(r.load_tile(&tile)));
+        let labels = r.lanes(&labels);
+        let shape = r.shape(labels);
+        let few = groups.len() <= FEW_GROUPS;
+        let (left, from) = match few {
+            true => (labels, first_column),
+            false => (r.lane_distances(labels, first_column), self.index(0)),
+        };
+        (groups.into_iter().zip(0..)).map(move |(z, i)| {
+            let first = from + i * LANES as i64;
+            let right = match few {
+                true => r.lane_numbers(&shape, first),
+                false => r.broadcast_scalar(first.value(), &shape),
+            };
+            (r.compare_integers("eq", left, right), z)
+        })
     }
 
     /// The first column of a tile, of a group of 128, that may lie behind the `valid` ones. What `valid` can be may follow
@@ -317,6 +348,31 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_stats(&stats, Moments { max, sum, moment });
     }
 
+    fn take_maximum(
+        &self,
+        stats: impl Into<Stats<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        scale: f32,
+        condition: Condition,
+    ) {
+        let (r, stats) = (self.0, stats.into());
+        if let Condition::Known(false) = condition {
+            return;
+        }
+        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(&tile.into())), scale));
+        if groups.is_empty() {
+            return;
+        }
+        let Moments { max, sum, moment } = r.load_stats(&stats);
+        let tile_max = r.fold("arith.maximumf", groups);
+        // A selection, not a branch, which would cut the straight line.
+        let max = match condition {
+            Condition::Symbol(condition) => r.select(condition, tile_max, max),
+            Condition::Known(_) => tile_max,
+        };
+        r.store_stats(&stats, Moments { max, sum, moment });
+    }
+
     fn add_exponentials(
         &self,
         stats: impl Into<Stats<Scalar<'r>>>,
@@ -335,18 +391,32 @@ impl<'r> TileOps for Recorder<'r> {
         r.store_stats(&stats, Moments { max, sum, moment });
     }
 
-    fn sums_exceed(&self, stats: impl Into<Stats<Scalar<'r>>>, limit: f32) -> Condition {
+    fn sums_exceed(
+        &self,
+        stats: impl Into<Stats<Scalar<'r>>>,
+        limit: f32,
+        largest: Largest,
+    ) -> Condition {
         let r = self.0;
         let Moments { sum, .. } = r.load_stats(&stats.into());
         let rows = r.shape(sum)[0];
-        let height = if rows.is_multiple_of(LARGEST_ROWS) {
-            LARGEST_ROWS
+        let height = match largest {
+            Largest::Balanced => LARGEST_ROWS,
+            Largest::InOrder => SUBLANES,
+        };
+        let height = if rows.is_multiple_of(height) {
+            height
         } else {
             rows
         };
         let slices = (0..rows).step_by(height);
         let slices = slices.map(|row| r.slice(sum, [row, 0], [height, LANES]));
-        let largest = r.largest(r.fold("arith.maximumf", slices.collect()));
+        let maximum = |a, b| r.same("arith.maximumf", &[a, b]);
+        let of_slices = match largest {
+            Largest::Balanced => r.fold("arith.maximumf", slices.collect()),
+            Largest::InOrder => slices.reduce(maximum).unwrap_or(sum),
+        };
+        let largest = r.largest(of_slices);
         // The compiler has no comparison of scalars that holds where one is NaN.
         let within = r.compare_floats("ole", largest, r.f32_constant(limit));
         Condition::Symbol(r.not(within))
@@ -390,25 +460,22 @@ impl<'r> TileOps for Recorder<'r> {
         labels: impl Into<Rows<Scalar<'r>>>,
         first_column: Scalar<'r>,
     ) {
-        let (r, out, tile) = (self.0, out.into(), tile.into());
-        let groups = r.lane_groups(r.widen(r.load_tile(&tile)));
-        let labels = r.lanes(&labels.into());
-        let shape = r.shape(labels);
-        let few = groups.len() <= FEW_GROUPS;
-        let (left, from) = match few {
-            true => (labels, first_column),
-            false => (r.lane_distances(labels, first_column), self.index(0)),
-        };
-        let picked = (groups.into_iter().zip(0..)).fold(r.lanes(&out), |picked, (z, i)| {
-            let first = from + i * LANES as i64;
-            let right = match few {
-                true => r.lane_numbers(&shape, first),
-                false => r.broadcast_scalar(first.value(), &shape),
-            };
-            let hit = r.compare_integers("eq", left, right);
-            r.select(hit, z, picked)
-        });
+        let (r, out) = (self.0, out.into());
+        let picks = self.picks(tile.into(), labels.into(), first_column);
+        let picked = picks.fold(r.lanes(&out), |picked, (hit, z)| r.select(hit, z, picked));
         r.store_lanes(&out, picked);
+    }
+
+    fn one_hot_store(
+        &self,
+        out: impl Into<Rows<Scalar<'r>>>,
+        tile: impl Into<Tile<Scalar<'r>>>,
+        labels: impl Into<Rows<Scalar<'r>>>,
+        first_column: Scalar<'r>,
+    ) {
+        let (r, out) = (self.0, out.into());
+        self.picks(tile.into(), labels.into(), first_column)
+            .for_each(|(hit, z)| r.store_lanes_where(&out, z, hit));
     }
 
     fn finish_one_hot(&self, out: impl Into<Rows<Scalar<'r>>>) {

@@ -134,6 +134,17 @@ impl<'r> Recording<'r> {
         }
     }
 
+    /// Stores the elements of lane form at which `mask` holds into row scratch.
+    pub(super) fn store_lanes_where(&'r self, rows: &Rows<Scalar<'r>>, lanes: Value, mask: Value) {
+        let start = self.start(&rows.span).index();
+        match self.slot(rows.buffer) {
+            Slot::RowScratch { memref } => {
+                self.store_where(memref, [start, self.index_constant(0)], lanes, mask);
+            }
+            other => unreachable!("a mask in lanes of {other:?}"),
+        }
+    }
+
     /// `out[r] = value(r)`, computed in the layout of `out`, or as a row where all that it reads are rows: that is at least
     /// 128 values to a register and one vector to bring to the lanes, instead of 8 values and a vector for each leaf.
     pub(super) fn store_row_wise(&'r self, out: &Rows<Scalar<'r>>, value: &Expr<Leaf<Scalar<'r>>>) {

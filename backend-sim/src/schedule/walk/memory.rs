@@ -205,8 +205,10 @@ impl<'m> Walk<'m> {
                     .filter(|_| view.rows_per_word == 1)
                     .map(|[rows, columns]| {
                         let mut value = self.block.part(&part.value, rows, columns);
-                        // What is stored at once is made before any of it is read.
-                        value.ready.fill(part.end);
+                        // What is stored at once is made before any of it is read, but for sub-tiles of one column of registers on v4.
+                        if part.value.columns.registers > 1 || !self.machine.reads_parts_by_rows() {
+                            value.ready.fill(part.end);
+                        }
                         Rc::new(value)
                     }),
             });

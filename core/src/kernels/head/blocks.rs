@@ -177,6 +177,9 @@ pub struct Lazy {
     /// Whether the block of logits is kept for the case that it has to be folded again. Otherwise it is made again where a
     /// step has all that it is made of.
     pub keeps_logits: bool,
+    /// Rows at the end of each sub-tile that are added relative to their maximum. Their sums are right whatever they are, so those of
+    /// the other rows are checked while the last rows are still made. 0 for none: then all sums are checked, after the last.
+    pub exact_rows: usize,
 }
 
 impl Schedule {

@@ -9,6 +9,9 @@
 //! each sub-tile of columns follow its product one by one, and no maximum is computed. Where the sum
 //! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
 //! is folded again as without it, and the row goes on with the maximum so far.
+//!
+//! That check follows the last product, and nothing overlaps it. Where steps are short, the last rows of each sub-tile are folded
+//! exactly ([`exact_rows`](super::Lazy::exact_rows)): their sums need no check, and that of the others overlaps their products.
 
 use super::blocks::{Blocks, Split};
 use super::chunk::{ChunkArray, WeightColumns};
@@ -20,7 +23,7 @@ use super::{Head, HeadError, InDw};
 use crate::DType;
 use crate::expr::Expr;
 use crate::kernels::softmax::{Fold, Statistics, Wanted};
-use crate::ops::{Direction, Index, TileOps};
+use crate::ops::{Direction, Index, Largest, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, TileRef};
@@ -55,6 +58,8 @@ const AGAIN_ROWS: usize = 16;
 struct LazyFold {
     /// Columns of a sub-tile.
     columns: usize,
+    /// Rows of a sub-tile that are not lazy.
+    exact_rows: usize,
     /// The logsumexp before the block.
     before: StatsRef,
     /// The labels, once per row block in a form that each sub-tile can use.
@@ -226,6 +231,7 @@ impl Forward {
         let lazy = lazy.and_then(|lazy| {
             Some(LazyFold {
                 columns: lazy.columns,
+                exact_rows: lazy.exact_rows,
                 before: ending.statistics.declare_before(&mut spec)?,
                 labels: (ending.labels).map(|rows| spec.scratch_labels("row_labels", rows.len())),
                 remade: (!lazy.keeps_logits && logits.in_one_step()).then(|| {
@@ -303,31 +309,64 @@ impl Forward {
     fn fold_lazily<T: TileOps>(&self, t: &T, lazy: LazyFold) {
         let statistics = &self.ending.statistics;
         let complete = t.is_last(self.hidden);
-        t.when(complete, || t.copy_stats(lazy.before, statistics.stats));
+        let keep = || t.copy_stats(lazy.before, statistics.stats);
         let sub_tiles = SubTiles {
             rows: LAZY_ROWS,
             columns: lazy.columns,
         };
-        self.logits.compute_parts(t, sub_tiles, |part| {
+        let exact_rows = lazy.exact_rows.min(self.blocks.b);
+        let fold = |part: SubTile<T::Index>| {
             let start = part.logits.columns.start.unwrap_or(t.index(0));
             let first_column = t.program_id(self.columns) * self.blocks.v as i64 + start;
             let labels = lazy.labels.map(|labels| labels.span(part.rows));
             let fold = self.part(part, labels, first_column);
-            statistics.fold_lazily(t, fold, t.equals(start, t.index(0)));
-        });
-        t.when(complete, || {
-            statistics.make_good(t, lazy.before, AGAIN_ROWS, |rows| {
-                let Some(remade) = lazy.remade else {
-                    return self.logits.values.rows(rows);
-                };
-                let logits = remade.rows(Span::new(t.index(0), rows.len));
-                self.logits.remake(t, rows, logits);
-                if self.logits.ragged_columns() {
-                    let left = self.logits.columns_left(t, t.program_id(self.columns));
-                    t.mask_columns(logits, left, f32::NEG_INFINITY);
+            let starts = t.equals(start, t.index(0));
+            match exact_rows {
+                0 => statistics.fold_lazily(t, fold, starts),
+                _ => {
+                    let first = match self.split {
+                        Split::Rows => t.and(t.is_first(self.columns), starts),
+                        Split::Columns => starts,
+                    };
+                    statistics.fold_partly_lazily(t, fold, exact_rows, first);
                 }
-                logits
+            }
+        };
+        if exact_rows == 0 {
+            t.when(complete, keep);
+            self.logits.compute_parts(t, sub_tiles, || {}, fold, || {});
+            t.when(complete, || {
+                let all = Span::all(self.blocks.b);
+                let inaccurate = statistics.are_inaccurate(t, all, Largest::Balanced);
+                self.fold_again(t, lazy, inaccurate);
             });
+            return;
+        }
+        // No others than rows before the last are lazy.
+        let rows = Span::new(t.index(0), self.blocks.b - exact_rows);
+        let check = || {
+            if rows.len > 0 {
+                let inaccurate = statistics.are_inaccurate(t, rows, Largest::InOrder);
+                self.fold_again(t, lazy, inaccurate);
+            }
+        };
+        self.logits.compute_parts(t, sub_tiles, keep, fold, check);
+    }
+
+    /// Folds the block again if sums of it are inaccurate.
+    fn fold_again<T: TileOps>(&self, t: &T, lazy: LazyFold, inaccurate: T::Condition) {
+        let statistics = &self.ending.statistics;
+        statistics.make_good(t, inaccurate, lazy.before, AGAIN_ROWS, |rows| {
+            let Some(remade) = lazy.remade else {
+                return self.logits.values.rows(rows);
+            };
+            let logits = remade.rows(Span::new(t.index(0), rows.len));
+            self.logits.remake(t, rows, logits);
+            if self.logits.ragged_columns() {
+                let left = self.logits.columns_left(t, t.program_id(self.columns));
+                t.mask_columns(logits, left, f32::NEG_INFINITY);
+            }
+            logits
         });
     }
 

@@ -164,15 +164,18 @@ impl Logits {
             rows: self.sub_tiles.rows,
             columns: self.blocks.v,
         };
-        self.compute_parts(t, sub_tiles, finish);
+        self.compute_parts(t, sub_tiles, || {}, finish, || {});
     }
 
-    /// The same for any sub-tiles, which must not share their memory.
+    /// The same for any sub-tiles, which must not share their memory. What stands in the same straight-line block before and after
+    /// all of them, `begin` and `end`, overlaps products, too.
     pub(super) fn compute_parts<T: TileOps>(
         &self,
         t: &T,
         sub_tiles: SubTiles,
+        begin: impl Fn(),
         finish: impl Fn(SubTile<T::Index>),
+        end: impl Fn(),
     ) {
         let product = |part: SubTile<T::Index>, accumulate| {
             let (x, w) = (self.x.rows(part.rows), self.w.columns(part.logits.columns));
@@ -183,10 +186,12 @@ impl Logits {
             finish(part);
         };
         let last = |accumulate| {
+            begin();
             self.for_parts(t, sub_tiles, |part| {
                 product(part, accumulate);
                 finish(part);
             });
+            end();
         };
         if !self.head.hidden.is_multiple_of(self.blocks.h) {
             t.when(t.is_last(self.hidden_axis), || {
@@ -208,7 +213,11 @@ impl Logits {
                 t.when(others, || products(Accumulate::Add));
             }
             let complete = t.is_last(self.hidden_axis);
-            return t.when(complete, || self.for_parts(t, sub_tiles, finish));
+            return t.when(complete, || {
+                begin();
+                self.for_parts(t, sub_tiles, finish);
+                end();
+            });
         }
         if self.hidden_blocks == 1 {
             return last(Accumulate::Overwrite);

@@ -1,7 +1,7 @@
 //! [`Statistics`]: what a loss needs to know of a row of logits, kept while its columns pass by.
 
 use crate::expr::{Expr, Int, Leaf};
-use crate::ops::{Accumulate, TileOps, Unroll};
+use crate::ops::{Accumulate, Largest, TileOps, Unroll};
 use crate::spec::SpecBuilder;
 use crate::view::{Rows, RowsRef, Span, Stats, StatsRef, Tile};
 
@@ -43,6 +43,15 @@ pub(crate) struct Fold<I> {
     pub(crate) first_column: I,
     /// Whether it may reach past the vocabulary.
     pub(crate) overhangs: bool,
+}
+
+/// How logits of labels are picked.
+#[derive(Clone, Copy)]
+enum Pick {
+    /// What is found and what was found before are selected from.
+    Selected,
+    /// What is found is stored.
+    Stored,
 }
 
 /// Above this a sum of exponentials relative to a maximum that was not kept up to date is made again: at 2^64 the largest exponent is
@@ -96,7 +105,7 @@ impl Statistics {
 
     /// Adds a tile of logits.
     pub(crate) fn fold<T: TileOps>(&self, t: &T, fold: Fold<T::Index>) {
-        self.fold_by(t, fold, |stats, logits| {
+        self.fold_by(t, fold, Pick::Selected, |stats, logits| {
             t.online_logsumexp(stats, logits, self.scale);
         });
     }
@@ -109,22 +118,62 @@ impl Statistics {
         fold: Fold<T::Index>,
         starts: T::Condition,
     ) {
-        self.fold_by(t, fold, |stats, logits| {
+        self.fold_by(t, fold, Pick::Selected, |stats, logits| {
             t.when(starts, || t.start_logsumexp(stats, logits, self.scale));
             t.add_exponentials(stats, logits, self.scale);
         });
     }
 
-    /// Where a sum became so large that it may not be accurate, starts again from the logsumexp `before` the tiles of a block, whose
+    /// The same for all rows but the last `exact`, which are added relative to their maximum. The tile is the `first` that its
+    /// rows see, or is not.
+    pub(crate) fn fold_partly_lazily<T: TileOps>(
+        &self,
+        t: &T,
+        fold: Fold<T::Index>,
+        exact: usize,
+        first: T::Condition,
+    ) {
+        self.fold_by(t, fold, Pick::Stored, |stats, logits| {
+            let lazy = stats.span.len.saturating_sub(exact);
+            let part = |first: usize, len| {
+                let of = |span: Span<T::Index>| {
+                    let start = span.start.unwrap_or_else(|| t.index(0));
+                    Span::new(start + first as i64, len)
+                };
+                let rows = of(logits.rows);
+                (self.stats.span(of(stats.span)), Tile { rows, ..logits })
+            };
+            if lazy > 0 {
+                let (stats, logits) = part(0, lazy);
+                t.take_maximum(stats, logits, self.scale, first);
+                t.add_exponentials(stats, logits, self.scale);
+            }
+            let (stats, logits) = part(lazy, stats.span.len - lazy);
+            t.online_logsumexp(stats, logits, self.scale);
+        });
+    }
+
+    /// Whether a sum of some of these rows became so large that it may not be accurate.
+    pub(crate) fn are_inaccurate<T: TileOps>(
+        &self,
+        t: &T,
+        rows: Span<T::Index>,
+        largest: Largest,
+    ) -> T::Condition {
+        t.sums_exceed(self.stats.span(rows), MOST_SUM, largest)
+    }
+
+    /// Where they are inaccurate, starts again from the logsumexp `before` the tiles of a block, whose
     /// finished logits are `logits(rows)`, for `rows_at_once`.
     pub(crate) fn make_good<T: TileOps>(
         &self,
         t: &T,
+        inaccurate: T::Condition,
         before: StatsRef,
         rows_at_once: usize,
         logits: impl Fn(Span<T::Index>) -> Tile<T::Index>,
     ) {
-        t.when(t.sums_exceed(self.stats, MOST_SUM), || {
+        t.when(inaccurate, || {
             t.copy_stats(self.stats, before);
             let rows = self.stats.len();
             t.for_sub_tiles(rows, rows_at_once, Unroll::Rolled, |span| {
@@ -137,6 +186,7 @@ impl Statistics {
         &self,
         t: &T,
         fold: Fold<T::Index>,
+        pick: Pick,
         into_logsumexp: impl FnOnce(Stats<T::Index>, Tile<T::Index>),
     ) {
         let Fold {
@@ -162,7 +212,11 @@ impl Statistics {
         }
         into_logsumexp(self.stats.span(stats), logits);
         if let (Some(picked), Some(labels)) = (self.label_logit, labels) {
-            t.one_hot_select(picked.span(rows), logits, labels, first_column);
+            let picked = picked.span(rows);
+            match pick {
+                Pick::Selected => t.one_hot_select(picked, logits, labels, first_column),
+                Pick::Stored => t.one_hot_store(picked, logits, labels, first_column),
+            }
         }
     }
 
