@@ -151,6 +151,19 @@ pub(crate) fn x_forms(head: &Head, setting: Setting) -> impl Iterator<Item = XFo
     [XForm::Given].into_iter().chain(made)
 }
 
+/// Memory of an `x` that is packed for a backward pass, at most, of that of f32 logits, in percent. It lies in HBM all the time, beside a chunk of
+/// delta and, of bf16, the sum of `dx`, which all together are to keep to a tenth.
+const PACKED_X_PERCENT: usize = 2;
+
+/// Whether streaming backward passes pack `x`.
+pub(crate) fn packs_x_backward(head: &Head, setting: Setting) -> bool {
+    let [x, logits] = [
+        head.hidden() * size_of::<u16>(),
+        head.vocab() * size_of::<f32>(),
+    ];
+    100 * x <= PACKED_X_PERCENT * logits && x_forms(head, setting).any(|x| x == XForm::Packed)
+}
+
 /// Whether products round f32 operands, which can be rounded before then.
 pub(crate) fn rounds_operands(head: &Head, setting: Setting) -> bool {
     head.dtype() == DType::F32

@@ -9,7 +9,7 @@ mod schedule;
 use std::fmt::Debug;
 
 use tilecast_core::DType;
-use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy, Structure, XForm};
+use tilecast_core::kernels::head::{self, Head, HeadKernel, Schedule, Strategy, Structure};
 use tilecast_core::kernels::linear_ce::LinearCe;
 use tilecast_core::kernels::linear_op::LinearOp;
 use tilecast_core::kernels::logits_op::LogitsOp;
@@ -19,7 +19,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use crate::op::SimError;
-use crate::plan::{BackwardPlan, ForwardPlan, may_round_w, x_forms};
+use crate::plan::{BackwardPlan, ForwardPlan, may_round_w, packs_x_backward, x_forms};
 use crate::tune::plans;
 
 pub use blocks::{BlockSizes, PassBlocks};
@@ -290,7 +290,7 @@ impl<P: OnHead> Problem for P {
         setting: Setting,
     ) -> Vec<BackwardPlan> {
         let rounds_w = may_round_w(self.head(), setting);
-        let packs_x = x_forms(self.head(), setting).any(|x| x == XForm::Packed);
+        let packs_x = packs_x_backward(self.head(), setting);
         plans(self.head(), blocks, strategies, [rounds_w, packs_x])
     }
 
