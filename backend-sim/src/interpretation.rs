@@ -102,6 +102,7 @@ pub fn smallest_schedule(target: &Target, strategy: Strategy) -> Schedule {
             columns: lanes,
             keeps_logits: false,
             exact_rows: 0,
+            stores_labels: false,
         }),
         ..Schedule::plain(blocks, strategy)
     }

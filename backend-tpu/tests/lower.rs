@@ -165,6 +165,7 @@ fn columns_are_masked_that_overhang_in_some_block() {
                 columns: 256,
                 keeps_logits: true,
                 exact_rows: 0,
+                stores_labels: false,
             }),
             ..schedule([256, 256, 768], Strategy::Streaming)
         };

@@ -150,6 +150,7 @@ impl Case {
                         columns: v,
                         keeps_logits: false,
                         exact_rows: 0,
+                        stores_labels: false,
                     }),
                     ..schedule
                 };

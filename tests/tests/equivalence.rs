@@ -84,12 +84,21 @@ fn lazy(columns: usize) -> Option<Lazy> {
         columns,
         keeps_logits: false,
         exact_rows: 0,
+        stores_labels: false,
+    })
+}
+
+/// The same, with logits of labels that are stored.
+fn lazy_and_stored(columns: usize) -> Option<Lazy> {
+    lazy(columns).map(|lazy| Lazy {
+        stores_labels: true,
+        ..lazy
     })
 }
 
 /// The same, but for the last rows of each sub-tile.
 fn partly_lazy(columns: usize, exact_rows: usize) -> Option<Lazy> {
-    lazy(columns).map(|lazy| Lazy { exact_rows, ..lazy })
+    lazy_and_stored(columns).map(|lazy| Lazy { exact_rows, ..lazy })
 }
 
 fn lazy_and_kept(columns: usize) -> Option<Lazy> {
@@ -97,6 +106,7 @@ fn lazy_and_kept(columns: usize) -> Option<Lazy> {
         columns,
         keeps_logits: true,
         exact_rows: 0,
+        stores_labels: false,
     })
 }
 
@@ -273,6 +283,8 @@ cases! {
     lazily_with_everything: ragged().options(everything())
         .edit_schedule(|s| s.lazy = lazy(5));
     lazily_in_one_sub_tile: ragged().edit_schedule(|s| s.lazy = lazy(100));
+    lazily_with_stored_labels: ragged().options(everything())
+        .edit_schedule(|s| s.lazy = lazy_and_stored(4));
     partly_lazily_f32: ragged().edit_schedule(|s| s.lazy = partly_lazy(4, 1));
     partly_lazily_bf16: ragged().bf16().edit_schedule(|s| s.lazy = partly_lazy(8, 2));
     partly_lazily_with_everything: ragged().options(everything())
@@ -337,6 +349,8 @@ cases! {
         .options(everything()).edit_schedule(|s| s.lazy = lazy(128));
     tpu_blocks_lazily_bf16: Case::new("", [128, 256, 512]).blocks([128, 128, 384]).bf16()
         .edit_schedule(|s| s.lazy = lazy(256));
+    tpu_blocks_lazily_with_stored_labels: Case::new("", [150, 140, 501]).blocks([256, 128, 256])
+        .options(everything()).edit_schedule(|s| s.lazy = lazy_and_stored(128));
     tpu_blocks_partly_lazily_f32: Case::new("", [150, 140, 501]).blocks([256, 128, 256])
         .options(everything()).edit_schedule(|s| s.lazy = partly_lazy(128, 128));
     tpu_blocks_partly_lazily_bf16: Case::new("", [256, 128, 512]).blocks([256, 128, 384]).bf16()

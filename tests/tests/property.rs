@@ -160,6 +160,7 @@ fn schedule(shape: [usize; 3]) -> impl Strategy<Value = Schedule> {
                     columns,
                     keeps_logits,
                     exact_rows,
+                    stores_labels: columns % 2 == 1,
                 }),
                 ..Schedule::plain(backward, Backward::Streaming)
             },

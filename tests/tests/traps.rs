@@ -78,6 +78,7 @@ fn lazily_added_exponentials_do_not_overflow() {
             columns,
             keeps_logits,
             exact_rows,
+            stores_labels: exact_rows > 0,
         })
     };
     for lazy in [

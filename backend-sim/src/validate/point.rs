@@ -342,6 +342,7 @@ fn own(set: Set, records: &Records) -> Result<Point, PointError> {
             columns: columns.parse().map_err(|_| records.wrong("lazy"))?,
             keeps_logits,
             exact_rows: 0,
+            stores_labels: false,
         }),
     };
     let chunk_columns = records.get_if_any("chunk_columns")?;

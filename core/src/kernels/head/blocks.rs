@@ -180,6 +180,9 @@ pub struct Lazy {
     /// Rows at the end of each sub-tile that are added relative to their maximum. Their sums are right whatever they are, so those of
     /// the other rows are checked while the last rows are still made. 0 for none: then all sums are checked, after the last.
     pub exact_rows: usize,
+    /// Whether the logit of a label is stored where it is found, under the mask of the comparison, instead of selected: an operation
+    /// less for each register.
+    pub stores_labels: bool,
 }
 
 impl Schedule {

@@ -22,7 +22,7 @@ use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
 use crate::DType;
 use crate::expr::Expr;
-use crate::kernels::softmax::{Fold, Statistics, Wanted};
+use crate::kernels::softmax::{Fold, Pick, Statistics, Wanted};
 use crate::ops::{Direction, Index, Largest, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
@@ -60,6 +60,7 @@ struct LazyFold {
     columns: usize,
     /// Rows of a sub-tile that are not lazy.
     exact_rows: usize,
+    pick: Pick,
     /// The logsumexp before the block.
     before: StatsRef,
     /// The labels, once per row block in a form that each sub-tile can use.
@@ -232,6 +233,10 @@ impl Forward {
             Some(LazyFold {
                 columns: lazy.columns,
                 exact_rows: lazy.exact_rows,
+                pick: match lazy.stores_labels {
+                    true => Pick::Stored,
+                    false => Pick::Selected,
+                },
                 before: ending.statistics.declare_before(&mut spec)?,
                 labels: (ending.labels).map(|rows| spec.scratch_labels("row_labels", rows.len())),
                 remade: (!lazy.keeps_logits && logits.in_one_step()).then(|| {
@@ -322,13 +327,13 @@ impl Forward {
             let fold = self.part(part, labels, first_column);
             let starts = t.equals(start, t.index(0));
             match exact_rows {
-                0 => statistics.fold_lazily(t, fold, starts),
+                0 => statistics.fold_lazily(t, fold, starts, lazy.pick),
                 _ => {
                     let first = match self.split {
                         Split::Rows => t.and(t.is_first(self.columns), starts),
                         Split::Columns => starts,
                     };
-                    statistics.fold_partly_lazily(t, fold, exact_rows, first);
+                    statistics.fold_partly_lazily(t, fold, (exact_rows, first), lazy.pick);
                 }
             }
         };

@@ -46,8 +46,8 @@ pub(crate) struct Fold<I> {
 }
 
 /// How logits of labels are picked.
-#[derive(Clone, Copy)]
-enum Pick {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pick {
     /// What is found and what was found before are selected from.
     Selected,
     /// What is found is stored.
@@ -117,8 +117,9 @@ impl Statistics {
         t: &T,
         fold: Fold<T::Index>,
         starts: T::Condition,
+        pick: Pick,
     ) {
-        self.fold_by(t, fold, Pick::Selected, |stats, logits| {
+        self.fold_by(t, fold, pick, |stats, logits| {
             t.when(starts, || t.start_logsumexp(stats, logits, self.scale));
             t.add_exponentials(stats, logits, self.scale);
         });
@@ -130,10 +131,10 @@ impl Statistics {
         &self,
         t: &T,
         fold: Fold<T::Index>,
-        exact: usize,
-        first: T::Condition,
+        (exact, first): (usize, T::Condition),
+        pick: Pick,
     ) {
-        self.fold_by(t, fold, Pick::Stored, |stats, logits| {
+        self.fold_by(t, fold, pick, |stats, logits| {
             let lazy = stats.span.len.saturating_sub(exact);
             let part = |first: usize, len| {
                 let of = |span: Span<T::Index>| {
