@@ -129,6 +129,24 @@ impl<'r> Recorder<'r> {
         })
     }
 
+    /// Makes the maximum of statistics what `new` makes of it and of that of a tile, `scale` times. No element is counted.
+    fn set_maximum(
+        self,
+        stats: &Stats<Scalar<'r>>,
+        tile: &Tile<Scalar<'r>>,
+        scale: f32,
+        new: impl FnOnce(Value, Value) -> Value,
+    ) {
+        let r = self.0;
+        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(tile)), scale));
+        if groups.is_empty() {
+            return;
+        }
+        let Moments { max, sum, moment } = r.load_stats(stats);
+        let max = new(max, r.fold("arith.maximumf", groups));
+        r.store_stats(stats, Moments { max, sum, moment });
+    }
+
     /// The first column of a tile, of a group of 128, that may lie behind the `valid` ones. What `valid` can be may follow
     /// from the number of steps along the axes of the grid.
     fn overhang(self, valid: Scalar<'r>, columns: usize) -> usize {
@@ -335,17 +353,12 @@ impl<'r> TileOps for Recorder<'r> {
         tile: impl Into<Tile<Scalar<'r>>>,
         scale: f32,
     ) {
-        let (r, stats) = (self.0, stats.into());
-        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(&tile.into())), scale));
-        if groups.is_empty() {
-            return;
-        }
-        let Moments { max, sum, moment } = r.load_stats(&stats);
-        let tile_max = r.fold("arith.maximumf", groups);
-        // What stands for having seen nothing is the least maximum: relative to -inf an absent element would be NaN.
-        let unseen = r.compare_floats("oeq", max, r.splat(f32::MIN, &r.shape(max)));
-        let max = r.select(unseen, r.same("arith.maximumf", &[max, tile_max]), max);
-        r.store_stats(&stats, Moments { max, sum, moment });
+        let r = self.0;
+        self.set_maximum(&stats.into(), &tile.into(), scale, |max, of_tile| {
+            // What stands for having seen nothing is the least maximum: relative to -inf an absent element would be NaN.
+            let unseen = r.compare_floats("oeq", max, r.splat(f32::MIN, &r.shape(max)));
+            r.select(unseen, r.same("arith.maximumf", &[max, of_tile]), max)
+        });
     }
 
     fn take_maximum(
@@ -355,22 +368,17 @@ impl<'r> TileOps for Recorder<'r> {
         scale: f32,
         condition: Condition,
     ) {
-        let (r, stats) = (self.0, stats.into());
+        let r = self.0;
         if let Condition::Known(false) = condition {
             return;
         }
-        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(&tile.into())), scale));
-        if groups.is_empty() {
-            return;
-        }
-        let Moments { max, sum, moment } = r.load_stats(&stats);
-        let tile_max = r.fold("arith.maximumf", groups);
-        // A selection, not a branch, which would cut the straight line.
-        let max = match condition {
-            Condition::Symbol(condition) => r.select(condition, tile_max, max),
-            Condition::Known(_) => tile_max,
-        };
-        r.store_stats(&stats, Moments { max, sum, moment });
+        self.set_maximum(&stats.into(), &tile.into(), scale, |max, of_tile| {
+            // A selection, not a branch, which would cut the straight line.
+            match condition {
+                Condition::Symbol(condition) => r.select(condition, of_tile, max),
+                Condition::Known(_) => of_tile,
+            }
+        });
     }
 
     fn add_exponentials(
