@@ -392,6 +392,33 @@ fn a_buffer_can_be_packed_again_smaller_and_larger() {
     }
 }
 
+/// A block may lie beyond the edge of its array altogether.
+#[test]
+fn an_operand_of_which_nothing_is_stored_is_its_fill() {
+    let (m, n, k) = (3, 20, 9);
+    let ones = [1.0; 27];
+    let beyond = Layout {
+        offset: ones.len() + 1,
+        valid_columns: 0,
+        fill: 2.0,
+        ..Layout::row_major(k, n)
+    };
+    for simd in Simd::available() {
+        let layouts = [Layout::row_major(m, k), beyond];
+        let operands = layouts.map(|layout| Source::new(Values::F32(&ones), layout).unwrap());
+        let (lhs, rhs) = packed(simd, operands, Arithmetic::F32);
+        let mut values = [0.0; 60];
+        let out = Out {
+            values: &mut values,
+            row_stride: n,
+            rows: m,
+            columns: n,
+        };
+        matmul(simd, out, &lhs, &rhs, false).unwrap();
+        assert_eq!(values, [18.0; 60], "{simd}");
+    }
+}
+
 #[test]
 fn sources_beyond_their_values_are_refused() {
     let values = [0.0; 12];

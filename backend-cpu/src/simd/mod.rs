@@ -28,6 +28,7 @@ mod pack;
 mod portable;
 mod slices;
 mod softmax;
+mod values;
 mod vector;
 mod word;
 cfg_if! {
@@ -45,10 +46,11 @@ pub(crate) use memory::Line;
 pub(crate) use memory::prefetch_short_row;
 pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
-pub use pack::{Arithmetic, Values, ValuesMut};
+pub use pack::Arithmetic;
 pub(crate) use pack::{Extents, Pack, PanelFormat};
 use slices::{CombineInPlace, SumOf, WithScalar};
 pub use softmax::Statistics;
+pub use values::{Values, ValuesMut};
 use vector::Kernel;
 
 /// A set of vector instructions. Later ones include the earlier ones.

@@ -16,71 +16,11 @@
 
 use std::ops::Range;
 
-use half::bf16;
-
 use super::map::Element;
-use super::memory::{Cache, Line, prefetch};
+use super::memory::{Cache, prefetch};
+use super::values::Values;
 use super::vector::{Kernel, Vector};
 use super::word::{Pairs, SPLIT_PARTS, Single, Split, TRANSPOSED, Widened, Word};
-
-/// Values of an operand as stored.
-#[derive(Debug, Clone, Copy)]
-pub enum Values<'a> {
-    /// 32-bit floats.
-    F32(&'a [f32]),
-    /// 16-bit brain floats.
-    Bf16(&'a [bf16]),
-}
-
-impl<'a> Values<'a> {
-    /// Some of the values.
-    pub(crate) fn range(&self, range: std::ops::Range<usize>) -> Values<'a> {
-        match self {
-            Self::F32(values) => Values::F32(&values[range]),
-            Self::Bf16(values) => Values::Bf16(&values[range]),
-        }
-    }
-
-    /// How many values there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::Bf16(values) => values.len(),
-        }
-    }
-
-    /// Whether there is no value.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Numbers to write to, in the type they are stored in.
-#[derive(Debug)]
-pub enum ValuesMut<'a> {
-    /// 32-bit floats.
-    F32(&'a mut [f32]),
-    /// 16-bit brain floats.
-    Bf16(&'a mut [bf16]),
-}
-
-impl ValuesMut<'_> {
-    /// The same numbers for a shorter time.
-    pub fn reborrow(&mut self) -> ValuesMut<'_> {
-        match self {
-            Self::F32(values) => ValuesMut::F32(values),
-            Self::Bf16(values) => ValuesMut::Bf16(values),
-        }
-    }
-
-    /// The same numbers, to read.
-    pub fn as_values(&self) -> Values<'_> {
-        match self {
-            Self::F32(values) => Values::F32(values),
-            Self::Bf16(values) => Values::Bf16(values),
-        }
-    }
-}
 
 /// The number format of packed panels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -213,11 +153,13 @@ impl Kernel for Pack<'_> {
     }
 }
 
+/// Depth words that a panel takes before the next panel does, where lanes are contiguous.
+const WORDS_AT_ONCE: usize = 4;
 /// Depth words between the one that is copied and the one that is asked for.
 const WORDS_AHEAD: usize = 4;
 /// Lanes between the one that is copied and the one that is asked for, where depths are contiguous: those that are copied at once.
 const LANES_AHEAD: usize = TRANSPOSED;
-/// Words that are made at once: two vectors of them where vectors are short.
+/// Words of a depth that are made at once: two vectors of them where vectors are short.
 const AT_ONCE: usize = 16;
 
 /// An operand whose elements become words in the manner of `W`.
@@ -271,6 +213,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         // The stored part is moved in bulk; what of it and of the padding remains, word by word.
         let words = e.valid_depth / W::DEPTHS;
         let words = if e.lane_stride == 1 && format.run == 1 {
+            let words = words / WORDS_AT_ONCE * WORDS_AT_ONCE;
             self.copy_lanes(words, &mut parts, format, panel_words);
             words
         } else if e.lane_stride == 1 || e.depth_stride == 1 {
@@ -342,10 +285,12 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self.values[start..start + words * W::DEPTHS]
     }
 
-    /// Fills the stored lanes of `words` depth words of all panels from a source whose lanes are contiguous.
+    /// Fills the stored lanes of `words` depth words, a multiple of [`WORDS_AT_ONCE`], of all panels from a source whose lanes are
+    /// contiguous.
     ///
-    /// All panels take their part of a depth before the next is touched: the depths of a large matrix lie in different
-    /// pages, and one page at a time is what address translation and the prefetchers of a core are made for.
+    /// All panels take their part of a few depths before the next are touched: the depths of a large matrix lie in different
+    /// pages, and few pages at a time are what address translation and the prefetchers of a core are made for. That they are
+    /// not one at a time is for the panels, of which each then takes several lines at once.
     #[inline(always)]
     fn copy_lanes(
         &self,
@@ -358,34 +303,59 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         if lanes.is_empty() {
             return;
         }
-        let ahead = self.extents.depth_stride * W::DEPTHS * WORDS_AHEAD;
-        let ahead_bytes = ahead * size_of::<W::Element>();
-        for t in 0..words {
-            let low = self.lanes_at(&lanes, t * W::DEPTHS);
-            let high = self.lanes_at(&lanes, t * W::DEPTHS + W::DEPTHS - 1);
-            for line in (0..size_of_val(low)).step_by(Line::BYTES) {
-                prefetch(low, ahead_bytes + line, Cache::Level1);
-                if W::DEPTHS > 1 {
-                    prefetch(high, ahead_bytes + line, Cache::Level1);
-                }
+        let width = format.width;
+        for first in (0..words).step_by(WORDS_AT_ONCE) {
+            let mut depths = [[&self.values[..0]; 2]; WORDS_AT_ONCE];
+            for (t, [low, high]) in depths.iter_mut().enumerate() {
+                let depth = (first + t) * W::DEPTHS;
+                *low = self.lanes_at(&lanes, depth);
+                *high = self.lanes_at(&lanes, depth + W::DEPTHS - 1);
             }
-            let of_panels = low.chunks(format.width).zip(high.chunks(format.width));
-            for (i, (low, high)) in of_panels.enumerate() {
-                let start = i * panel_words + t * format.width;
-                let mut to = (parts.each_mut()).map(|part| &mut part[start..][..low.len()]);
-                let (low, low_rest) = low.as_chunks::<AT_ONCE>();
-                let (high, high_rest) = high.as_chunks::<AT_ONCE>();
-                for (i, (low, high)) in low.iter().zip(high).enumerate() {
-                    for (to, words) in to.iter_mut().zip(Self::joined(low, high)) {
-                        to[i * AT_ONCE..][..AT_ONCE].copy_from_slice(&words);
+            let mut place = first * width;
+            for lane in lanes.clone().step_by(width) {
+                let of_panel = width.min(lanes.end - lane);
+                let whole = of_panel / AT_ONCE * AT_ONCE;
+                for i in (0..whole).step_by(AT_ONCE) {
+                    self.copy_at_once(&depths, lane + i, parts, place + i, width);
+                }
+                for (t, [low, high]) in depths.iter().enumerate() {
+                    let rest = lane + whole..lane + of_panel;
+                    let of_lanes = low[rest.clone()].iter().zip(&high[rest]);
+                    for (i, (&low, &high)) in of_lanes.enumerate() {
+                        for (part, word) in parts.iter_mut().zip(W::join(low, high)) {
+                            part[place + t * width + whole + i] = word;
+                        }
                     }
                 }
-                let first = low.len() * AT_ONCE;
-                for (j, (&low, &high)) in low_rest.iter().zip(high_rest).enumerate() {
-                    for (to, word) in to.iter_mut().zip(W::join(low, high)) {
-                        to[first + j] = word;
-                    }
-                }
+                place += panel_words;
+            }
+        }
+    }
+
+    /// Copies a few depth words of [`AT_ONCE`] contiguous lanes to `place` of each part, `width` apart, and asks for those that
+    /// come later.
+    #[inline(always)]
+    fn copy_at_once(
+        &self,
+        depths: &[[&[W::Element]; 2]; WORDS_AT_ONCE],
+        lane: usize,
+        parts: &mut [&mut [u32]; PARTS],
+        place: usize,
+        width: usize,
+    ) {
+        let ahead = WORDS_AHEAD * W::DEPTHS * self.extents.depth_stride;
+        let ahead_bytes = ahead * size_of::<W::Element>();
+        for (t, [low, high]) in depths.iter().enumerate() {
+            let low: &[_; AT_ONCE] = low[lane..].first_chunk().expect("so many lanes");
+            prefetch(low, ahead_bytes, Cache::Level1);
+            let mut second = low;
+            if W::DEPTHS > 1 {
+                second = high[lane..].first_chunk().expect("as many");
+                prefetch(second, ahead_bytes, Cache::Level1);
+            }
+            let words = Self::joined(low, second);
+            for (part, words) in parts.iter_mut().zip(&words) {
+                part[place + t * width..][..AT_ONCE].copy_from_slice(words);
             }
         }
     }
