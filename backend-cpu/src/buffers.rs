@@ -10,7 +10,7 @@ use std::cell::Cell;
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::elements::Elements;
 use crate::gemm;
-use crate::simd::{Destination, Strided, Values, ValuesMut};
+use crate::simd::{Destination, Strided, Values, ValuesMut, prefetch_later_row};
 use crate::storage::Storage;
 
 /// A block of an array: where it starts, and how much of it lies inside.
@@ -370,7 +370,10 @@ fn load_rows<T: Copy>(
         let to = &mut to[r.saturating_mul(width)..][..block.inside[1]];
         let from = &from[r * rows..];
         match columns {
-            1 => to.copy_from_slice(&from[..to.len()]),
+            1 => {
+                prefetch_later_row(from, 0, rows, to.len());
+                to.copy_from_slice(&from[..to.len()]);
+            }
             _ => (to.iter_mut().enumerate()).for_each(|(c, to)| *to = from[c * columns]),
         }
     }
@@ -410,7 +413,10 @@ fn store_rows<T: Copy>(
         let from = &from[r.saturating_mul(width)..][..block.inside[1]];
         let to = &mut to[r * rows..];
         match columns {
-            1 => to[..from.len()].copy_from_slice(from),
+            1 => {
+                prefetch_later_row(to, 0, rows, from.len());
+                to[..from.len()].copy_from_slice(from);
+            }
             _ => (from.iter().enumerate()).for_each(|(c, &from)| to[c * columns] = from),
         }
     }

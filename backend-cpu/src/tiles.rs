@@ -13,15 +13,12 @@ use crate::elements::{Aligned, Elements};
 use crate::evaluate::STRIP;
 use crate::gemm::{self, GemmError, Source};
 use crate::panels::Panels;
-use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_short_row};
+use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_later_row};
 use crate::storage::Storage;
 
 /// Rows of an output that are computed before they are written: taking the lock of its array waits for all stores before it,
 /// those of the row before among them.
 const ROWS_AT_ONCE: usize = 8;
-
-/// Rows between the one that is read and the one that is asked for: one takes less time than memory does to answer.
-const ROWS_AHEAD: usize = 4;
 
 /// A buffer of a kernel, in one thread.
 #[derive(Debug)]
@@ -123,12 +120,12 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
             match (values, layout.column_stride) {
                 (Values::F32(data), 1) => {
                     let len = inside.len();
-                    prefetch_short_row(data, layout.offset + ROWS_AHEAD * layout.row_stride, len);
+                    prefetch_later_row(data, layout.offset, layout.row_stride, len);
                     inside.copy_from_slice(&data[layout.offset..][..len]);
                 }
                 (Values::Bf16(data), 1) => {
                     let len = inside.len();
-                    prefetch_short_row(data, layout.offset + ROWS_AHEAD * layout.row_stride, len);
+                    prefetch_later_row(data, layout.offset, layout.row_stride, len);
                     self.simd.bf16_to_f32(inside, &data[layout.offset..][..len]);
                 }
                 (Values::F32(data), _) => strided(inside, &|i| data[i]),

@@ -115,14 +115,18 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
 /// apart; a longer one is read from memory.
 pub(super) const SHORT_ROW_BYTES: usize = 4 << 10;
 
-/// Asks for so many elements from `start` on, which may be beyond the end of `from`: a row that is read soon. Of short rows
-/// that lie apart the prefetchers of a core learn too late; longer ones are left to them.
+/// Rows between the one that is read or written and the one that is asked for: one takes less time than memory does to answer.
+const ROWS_AHEAD: usize = 4;
+
+/// Asks for a row of so many elements that is soon read or written, while the one at `start` is; it may be beyond the end of
+/// `rows`. Of short rows that lie apart the prefetchers of a core learn too late; longer ones are left to them.
 #[inline(always)]
-pub(crate) fn prefetch_short_row<T>(from: &[T], start: usize, len: usize) {
+pub(crate) fn prefetch_later_row<T>(rows: &[T], start: usize, row_stride: usize, len: usize) {
     let bytes = len * size_of::<T>();
     if bytes <= SHORT_ROW_BYTES {
+        let first = (start + ROWS_AHEAD * row_stride) * size_of::<T>();
         for at in (0..bytes).step_by(Line::BYTES) {
-            prefetch(from, start * size_of::<T>() + at, Cache::Level2);
+            prefetch(rows, first + at, Cache::Level2);
         }
     }
 }

@@ -43,7 +43,7 @@ pub use delta::SoftmaxDelta;
 pub use map::{Destination, Strided};
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
-pub(crate) use memory::prefetch_short_row;
+pub(crate) use memory::prefetch_later_row;
 pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
 pub use pack::Arithmetic;
