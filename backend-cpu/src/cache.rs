@@ -1,14 +1,18 @@
 //! Cache sizes of this machine.
 
+use std::sync::LazyLock;
+
 /// Bytes of level 2 cache of one core; 1 MiB where the system does not say.
 pub(crate) fn level_2_bytes() -> usize {
-    (0..8)
-        .find_map(|i| {
+    static BYTES: LazyLock<usize> = LazyLock::new(|| {
+        let of_level_2 = (0..8).find_map(|i| {
             let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{i}");
             let read = |file: &str| std::fs::read_to_string(format!("{folder}/{file}")).ok();
             (read("level")?.trim() == "2").then(|| parse(read("size")?.trim()))?
-        })
-        .unwrap_or(1 << 20)
+        });
+        of_level_2.unwrap_or(1 << 20)
+    });
+    *BYTES
 }
 
 /// Sizes read like `1024K`.

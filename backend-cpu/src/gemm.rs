@@ -21,6 +21,7 @@
 
 use thiserror::Error;
 
+use crate::cache;
 pub use crate::simd::{Arithmetic, Values};
 use crate::simd::{Extents, Line, Pack, PanelFormat, Simd, Slice, Strip, untouched};
 
@@ -297,7 +298,8 @@ pub fn matmul(
     let slice_words = lhs.format.slice_words(rhs.parts);
     for first_word in (0..depth_words).step_by(slice_words) {
         let words = slice_words.min(depth_words - first_word);
-        let block_rows = LHS_BLOCK_WORDS / (lhs.parts * words) / tile_rows * tile_rows;
+        let tiles = lhs_block_words() / (lhs.parts * words) / tile_rows;
+        let block_rows = tiles.max(1) * tile_rows;
         for first_row in (0..rows).step_by(block_rows) {
             let lhs_slice = lhs.slice(first_row, first_word, words);
             for first_column in (0..columns).step_by(tile_columns) {
@@ -319,8 +321,10 @@ pub fn matmul(
     Ok(())
 }
 
-/// Words of a block of left panels: 512 KiB, half of the smallest L2 of the machines that reach these rates.
-const LHS_BLOCK_WORDS: usize = 128 * 1024;
+/// Words of a block of left panels: half of L2, and 512 KiB at most.
+fn lhs_block_words() -> usize {
+    (cache::level_2_bytes() / 2).min(512 << 10) / size_of::<u32>()
+}
 
 /// A packed operand: panels of lanes (rows of the left one, columns of the right one), depth-major.
 #[derive(Debug, Clone)]

@@ -302,7 +302,7 @@ fn products_deeper_than_a_slice_match_f64() {
 #[test]
 fn products_taller_than_a_block_match_f64() {
     let depth = deepest_slice();
-    let shape @ (m, n, k) = (LHS_BLOCK_WORDS / depth + 9, 5, depth);
+    let shape @ (m, n, k) = (lhs_block_words() / depth + 9, 5, depth);
     let lhs = Stored::new(PLAIN, m, k, false);
     let rhs = Stored::new(PLAIN, k, n, false);
     for simd in Simd::available() {
