@@ -1,15 +1,10 @@
-//! Every case on every column with both strategies; memory layouts; determinism.
+//! Every case on every column with both strategies.
 
-use half::bf16;
-use tilecast::core::kernels::linear_ce::reference;
-use tilecast::cpu::simd::{Arithmetic, Simd};
 use tilecast::{
-    ArrayMut, Blocks, Cotangents, Cpu, DType, GradientsMut, Lazy, Matrix, Options, ProductBlocks,
-    Reduction, Schedule, Split, Strategy, Structure, linear_ce,
+    Blocks, DType, Lazy, Options, ProductBlocks, Reduction, Schedule, Split, Structure,
 };
-use tilecast_tests::backend::{held_delta, with_op, with_options};
 use tilecast_tests::case::everything;
-use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, Outputs, assert_case, columns};
+use tilecast_tests::{Backend, Case, assert_case, columns};
 
 /// One test for each case, named like it; [`all`] lists them.
 macro_rules! cases {
@@ -27,7 +22,7 @@ macro_rules! cases {
 }
 
 /// A ragged shape in blocks that divide none of its sizes.
-fn ragged() -> Case {
+pub(crate) fn ragged() -> Case {
     Case::new("", [37, 24, 50]).blocks([8, 10, 16])
 }
 
@@ -159,7 +154,7 @@ fn delta_f32() -> Options {
     }
 }
 
-fn grad_f32() -> Options {
+pub(crate) fn grad_f32() -> Options {
     Options {
         grad_dtype: Some(DType::F32),
         ..Options::default()
@@ -391,290 +386,5 @@ fn names_are_unique_and_skips_have_reasons() {
         "cpu-portable-3-threads",
     ] {
         assert!(names.iter().any(|name| name == always), "{names:?}");
-    }
-}
-
-/// The reference is the one thing that nothing else in the suite checks.
-#[test]
-fn the_reference_agrees_with_finite_differences() {
-    for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
-        let case = Case::new("finite differences", [5, 3, 6])
-            .options(everything())
-            .reduction(reduction);
-        let (problem, data) = (case.problem(), case.data());
-        let inputs = data.reference_inputs();
-        let d_loss: Vec<f64> = data.d_loss.iter().map(|&d| d.into()).collect();
-        let d_lse: Vec<f64> = data.d_lse.iter().map(|&d| d.into()).collect();
-        let value = |inputs: &reference::Inputs| -> f64 {
-            let forward = reference::forward(&problem, inputs);
-            let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-            dot(&forward.loss, &d_loss) + dot(&forward.lse, &d_lse)
-        };
-        let gradients = reference::backward(&problem, &inputs, &d_loss, &d_lse);
-        type Field = fn(&mut reference::Inputs) -> &mut Vec<f64>;
-        let fields: [(&str, Field, &[f64]); 3] = [
-            ("x", |inputs| &mut inputs.x, &gradients.dx),
-            ("w", |inputs| &mut inputs.w, &gradients.dw),
-            ("bias", |inputs| &mut inputs.bias, &gradients.dbias),
-        ];
-        for (name, field, gradient) in fields {
-            for (i, &expected) in gradient.iter().enumerate() {
-                let step = 1e-5;
-                let at = |step: f64| {
-                    let mut moved = inputs.clone();
-                    field(&mut moved)[i] += step;
-                    value(&moved)
-                };
-                let difference = (at(step) - at(-step)) / (2.0 * step);
-                // Central differences: error step^2 f''' / 6, and the roundoff of f over the step.
-                assert!(
-                    (difference - expected).abs() < 1e-8,
-                    "{reduction:?}: d{name}[{i}] is {expected}, differences say {difference}"
-                );
-            }
-        }
-    }
-}
-
-/// Runs `op` forward and backward, the gradients into arrays with gaps: `dx` in rows of
-/// `H + 3`, `dw` transposed in rows of `H + 2`. Checks that the gaps keep their value.
-fn run_with_gaps<T: Copy + PartialEq + std::fmt::Debug>(
-    case: &Case,
-    strategy: Strategy,
-    data: &Data,
-    convert: fn(f32) -> T,
-    widen: fn(T) -> f32,
-) -> Outputs
-where
-    for<'a> &'a [T]: Into<tilecast::cpu::array::Data<'a>>,
-    for<'a> &'a mut [T]: Into<tilecast::cpu::array::DataMut<'a>>,
-{
-    let [b, h, v] = case.shape;
-    let gap = convert(-777.0);
-    // x in every second column of a wider array, w stored as [V, H] with a gap after each row.
-    let mut x = vec![convert(f32::NAN); b * (2 * h + 1)];
-    let mut w = vec![convert(f32::NAN); v * (h + 3)];
-    for k in 0..h {
-        (0..b).for_each(|i| x[i * (2 * h + 1) + 2 * k] = convert(data.x[i * h + k]));
-        (0..v).for_each(|c| w[c * (h + 3) + k] = convert(data.w[k * v + c]));
-    }
-    let op = linear_ce(
-        Matrix::with_strides(&x[..], [b, h], [2 * h + 1, 2]).unwrap(),
-        Matrix::with_strides(&w[..], [h, v], [1, h + 3]).unwrap(),
-        &data.labels,
-    );
-    let op = with_options(op, case, strategy, data).on(OnCpu::best(2).cpu().unwrap());
-    let forward = op.forward().unwrap();
-    let mut dx = vec![gap; b * (h + 3)];
-    let mut dw = vec![gap; v * (h + 2)];
-    let mut dbias = vec![0.0; data.bias.len()];
-    let out = GradientsMut {
-        dx: ArrayMut::with_strides(&mut dx[..], &[b, h], &[h + 3, 1]).unwrap(),
-        dw: ArrayMut::with_strides(&mut dw[..], &[h, v], &[1, h + 2]).unwrap(),
-        dbias: case.options.bias.then_some(&mut dbias[..]),
-    };
-    let cotangents = Cotangents {
-        d_loss: Some(&data.d_loss),
-        d_lse: Some(&data.d_lse),
-    };
-    op.backward_into(&forward.lse, cotangents, out).unwrap();
-    for row in dx.chunks(h + 3) {
-        assert_eq!(row[h..], vec![gap; 3], "gap of dx");
-    }
-    for row in dw.chunks(h + 2) {
-        assert_eq!(row[h..], vec![gap; 2], "gap of dw");
-    }
-    Outputs {
-        loss: forward.loss,
-        lse: forward.lse,
-        dx: (0..b * h)
-            .map(|i| widen(dx[i / h * (h + 3) + i % h]))
-            .collect(),
-        dw: (0..h * v)
-            .map(|i| widen(dw[i % v * (h + 2) + i / v]))
-            .collect(),
-        dbias,
-        delta: held_delta(case, strategy),
-    }
-}
-
-#[test]
-fn strides_do_not_change_a_bit_and_gaps_are_left_alone() {
-    for case in [
-        ragged().options(everything()),
-        ragged().bf16().options(everything()),
-        ragged().bf16().options(grad_f32()),
-        Case::new("one column", [6, 1, 9]).blocks([4, 4, 4]),
-        Case::new("one word", [6, 5, 1]).blocks([4, 4, 4]),
-        Case::new("default schedule", [33, 20, 47]),
-    ] {
-        let data = case.data();
-        for strategy in Strategy::ALL {
-            let plain = OnCpu::best(2).run(&case, strategy, &data).unwrap();
-            let strided = match (case.dtype, case.problem().grad_dtype()) {
-                (DType::F32, _) => run_with_gaps(&case, strategy, &data, |x| x, |x: f32| x),
-                (_, DType::Bf16) => {
-                    run_with_gaps(&case, strategy, &data, bf16::from_f32, bf16::to_f32)
-                }
-                // Outputs of another type than the inputs: only the inputs are strided.
-                _ => plain.clone(),
-            };
-            assert_eq!(Oracle::new(&case, &data).compare(&strided), []);
-            assert!(strided.identical(&plain), "{case:?} {strategy:?}");
-        }
-    }
-}
-
-#[test]
-fn split_products_are_those_of_f32_to_rounding() {
-    let [b, h, v] = [40, 70, 90];
-    let number = |i: usize| bf16::from_f32(((i * 7919 % 2003) as f32 / 1001.5 - 1.0) * 0.7);
-    let x: Vec<bf16> = (0..b * h).map(number).collect();
-    let w: Vec<bf16> = (0..h * v).map(|i| number(i + 17)).collect();
-    let labels: Vec<i32> = (0..b).map(|i| (i * 31 % v) as i32).collect();
-    let gradients = |cpu: Cpu| {
-        let x = Matrix::new(&x[..], b, h).unwrap();
-        let loss = linear_ce(x, Matrix::new(&w[..], h, v).unwrap(), &labels);
-        let loss = loss.grad_dtype(DType::F32).on(cpu);
-        let lse = loss.forward().unwrap().lse;
-        let gradients = loss.backward(&lse, Cotangents::ones()).unwrap();
-        [gradients.dx.to_f32(), gradients.dw.to_f32()]
-    };
-    for simd in Simd::available() {
-        let cpu = || Cpu::new().simd(simd);
-        let in_f32 = gradients(cpu().arithmetic(Arithmetic::F32));
-        let split = gradients(cpu().arithmetic(Arithmetic::Split));
-        let has_pairs = simd.supports(Arithmetic::Split);
-        assert_eq!(in_f32 != split, has_pairs, "{simd}");
-        for (in_f32, split) in in_f32.iter().zip(&split) {
-            let largest = in_f32
-                .iter()
-                .fold(0.0_f32, |largest, x| largest.max(x.abs()));
-            let errors = in_f32
-                .iter()
-                .zip(split)
-                .map(|(in_f32, split)| (in_f32 - split).abs());
-            // No more terms than 90, none larger than the largest sum, and three parts of each.
-            let error = errors.fold(0.0, f32::max);
-            let bound = 3.0 * 90.0 * f32::EPSILON * largest;
-            assert!(error <= bound, "{simd}: {error} of {largest}");
-        }
-    }
-}
-
-#[test]
-fn the_same_run_gives_the_same_bits() {
-    for case in [
-        ragged().options(everything()),
-        ragged().options(everything()).bf16(),
-        Case::new("default schedule", [300, 40, 90]).options(everything()),
-    ] {
-        let data = case.data();
-        for (strategy, threads) in Strategy::ALL.into_iter().flat_map(|s| [(s, 1), (s, 4)]) {
-            let run = || OnCpu::best(threads).run(&case, strategy, &data).unwrap();
-            assert!(
-                run().identical(&run()),
-                "{case:?} {strategy:?} on {threads}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_given_schedule_gives_the_same_bits_on_any_number_of_threads() {
-    for case in [
-        ragged().options(everything()),
-        ragged().options(everything()).bf16(),
-        many_row_blocks(),
-    ] {
-        let data = case.data();
-        for strategy in Strategy::ALL {
-            let run = |threads| OnCpu::best(threads).run(&case, strategy, &data).unwrap();
-            let one = run(1);
-            for threads in 2..=5 {
-                assert!(
-                    run(threads).identical(&one),
-                    "{case:?} {strategy:?} on {threads}"
-                );
-            }
-        }
-    }
-}
-
-fn many_row_blocks() -> Case {
-    Case::new("many row blocks", [97, 12, 30])
-        .blocks([4, 12, 8])
-        .edit_schedule(|s| s.cores = 4)
-}
-
-/// The default schedule follows the number of threads, so results may differ, but only by rounding.
-#[test]
-fn the_default_schedule_is_right_on_any_number_of_threads() {
-    let case = Case::new("threads", [130, 33, 75]).options(everything());
-    let data = case.data();
-    let oracle = Oracle::new(&case, &data);
-    for threads in [1, 2, 3, 4, 7, 64] {
-        for strategy in Strategy::ALL {
-            let outputs = OnCpu::best(threads).run(&case, strategy, &data).unwrap();
-            assert_eq!(oracle.compare(&outputs), [], "{threads} threads");
-        }
-    }
-}
-
-/// What is promised in round numbers, at a size where sums are long: f32 inputs give loss and
-/// logsumexp to 2e-6 and gradients to 1e-5 of the largest entry.
-#[test]
-fn the_promised_accuracy_holds_at_length() {
-    let case = Case::new("long", [48, 384, 3000]);
-    let data = case.data();
-    let oracle = Oracle::new(&case, &data);
-    let largest = |values: &[f64]| values.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-    for strategy in Strategy::ALL {
-        let outputs = OnCpu::best(2).run(&case, strategy, &data).unwrap();
-        let (forward, backward) = (&oracle.forward, &oracle.backward);
-        for (name, got, expected) in [
-            ("loss", &outputs.loss, &forward.loss),
-            ("lse", &outputs.lse, &forward.lse),
-        ] {
-            for (got, expected) in got.iter().zip(expected) {
-                let relative = (f64::from(*got) / expected - 1.0).abs();
-                assert!(relative < 2e-6, "{name}: {relative:.1e}");
-            }
-        }
-        for (name, got, expected) in [
-            ("dx", &outputs.dx, &backward.dx),
-            ("dw", &outputs.dw, &backward.dw),
-        ] {
-            let allowed = 1e-5 * largest(expected);
-            for (got, expected) in got.iter().zip(expected) {
-                let difference = (f64::from(*got) - expected).abs();
-                assert!(
-                    difference < allowed,
-                    "{name}: {difference:.1e} of {allowed:.1e}"
-                );
-            }
-        }
-    }
-}
-
-/// Defaults of the front door: ones for the loss, nothing for the logsumexp.
-#[test]
-fn cotangents_default_to_the_gradient_of_the_sum() {
-    for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
-        let case = ragged().reduction(reduction);
-        let data = case.data();
-        let run = |cotangents: Cotangents<'_>| {
-            with_op(&case, Strategy::Streaming, &data, |op| {
-                let lse = op.forward().unwrap().lse;
-                Ok(op.backward(&lse, cotangents).unwrap())
-            })
-            .unwrap()
-        };
-        let (ones, zeros) = (vec![1.0; data.d_loss.len()], vec![0.0; data.d_lse.len()]);
-        let spelled_out = Cotangents {
-            d_loss: Some(&ones),
-            d_lse: Some(&zeros),
-        };
-        assert_eq!(run(Cotangents::ones()), run(spelled_out));
     }
 }
