@@ -154,6 +154,21 @@ fn packed(
     packed
 }
 
+/// The product of both operands, row after row.
+fn product(simd: Simd, operands: [Source<'_>; 2], arithmetic: Arithmetic) -> Vec<f32> {
+    let (lhs, rhs) = packed(simd, operands, arithmetic);
+    let ((rows, _), (_, columns)) = (lhs.shape(), rhs.shape());
+    let mut values = vec![0.0; rows * columns];
+    let out = Out {
+        values: &mut values,
+        row_stride: columns,
+        rows,
+        columns,
+    };
+    matmul(simd, out, &lhs, &rhs, false).unwrap();
+    values
+}
+
 /// Multiplies and compares with `f64`, including everything around the result.
 fn check(
     simd: Simd,
@@ -331,16 +346,8 @@ fn a_split_operand_is_itself() {
         let column = Source::new(Values::F32(&values), Layout::row_major(values.len(), 1));
         let one = Source::new(one, Layout::row_major(1, 1));
         let operands = [column, one].map(Result::unwrap);
-        let (lhs, rhs) = packed(simd, operands, Arithmetic::Split);
-        let mut product = vec![0.0; values.len()];
-        let out = Out {
-            values: &mut product,
-            row_stride: 1,
-            rows: values.len(),
-            columns: 1,
-        };
-        matmul(simd, out, &lhs, &rhs, false).unwrap();
-        for (value, product) in values.iter().zip(product) {
+        let products = product(simd, operands, Arithmetic::Split);
+        for (value, product) in values.iter().zip(products) {
             let same = *value == product || value.is_nan() && product.is_nan();
             assert!(same, "{simd}: {product} for {value}");
         }
@@ -354,15 +361,7 @@ fn split_products_of_f32_are_taken_where_they_err_as_little() {
     let right = Stored::new(PLAIN, k, n, false);
     let square_error = |simd, arithmetic| {
         let operands = [&left, &right].map(|stored| stored.source(false));
-        let (lhs, rhs) = packed(simd, operands, arithmetic);
-        let mut values = vec![0.0; m * n];
-        let out = Out {
-            values: &mut values,
-            row_stride: n,
-            rows: m,
-            columns: n,
-        };
-        matmul(simd, out, &lhs, &rhs, false).unwrap();
+        let values = product(simd, operands, arithmetic);
         let exact = |i: usize| -> f64 {
             let (r, c) = (i / n, i % n);
             let products = (0..k).map(|d| left.logical[r * k + d] * right.logical[d * n + c]);
@@ -406,15 +405,7 @@ fn an_operand_of_which_nothing_is_stored_is_its_fill() {
     for simd in Simd::available() {
         let layouts = [Layout::row_major(m, k), beyond];
         let operands = layouts.map(|layout| Source::new(Values::F32(&ones), layout).unwrap());
-        let (lhs, rhs) = packed(simd, operands, Arithmetic::F32);
-        let mut values = [0.0; 60];
-        let out = Out {
-            values: &mut values,
-            row_stride: n,
-            rows: m,
-            columns: n,
-        };
-        matmul(simd, out, &lhs, &rhs, false).unwrap();
+        let values = product(simd, operands, Arithmetic::F32);
         assert_eq!(values, [18.0; 60], "{simd}");
     }
 }

@@ -278,6 +278,22 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self.values[start + lanes.start..start + lanes.end]
     }
 
+    /// The values of `lanes` at the first and the last depth of `WORDS` depth words from `first` on, where they are contiguous.
+    #[inline(always)]
+    fn lanes_of_words<const WORDS: usize>(
+        &self,
+        lanes: &Range<usize>,
+        first: usize,
+    ) -> [[&'a [W::Element]; 2]; WORDS] {
+        let mut depths = [[&self.values[..0]; 2]; WORDS];
+        for (t, [low, high]) in depths.iter_mut().enumerate() {
+            let depth = (first + t) * W::DEPTHS;
+            *low = self.lanes_at(lanes, depth);
+            *high = self.lanes_at(lanes, depth + W::DEPTHS - 1);
+        }
+        depths
+    }
+
     /// The values of the first `words` depth words of `lane`, where they are contiguous.
     #[inline(always)]
     fn depths_of(&self, lane: usize, words: usize) -> &'a [W::Element] {
@@ -305,12 +321,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
         let width = format.width;
         for first in (0..words).step_by(WORDS_AT_ONCE) {
-            let mut depths = [[&self.values[..0]; 2]; WORDS_AT_ONCE];
-            for (t, [low, high]) in depths.iter_mut().enumerate() {
-                let depth = (first + t) * W::DEPTHS;
-                *low = self.lanes_at(&lanes, depth);
-                *high = self.lanes_at(&lanes, depth + W::DEPTHS - 1);
-            }
+            let depths = self.lanes_of_words::<WORDS_AT_ONCE>(&lanes, first);
             let mut place = first * width;
             for lane in lanes.clone().step_by(width) {
                 let of_panel = width.min(lanes.end - lane);
@@ -405,12 +416,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             return;
         }
         for t in (0..words).step_by(TRANSPOSED) {
-            let mut depths = [[&self.values[..0]; 2]; TRANSPOSED];
-            for (i, [low, high]) in depths.iter_mut().enumerate() {
-                let depth = (t + i) * W::DEPTHS;
-                *low = self.lanes_at(&lanes, depth);
-                *high = self.lanes_at(&lanes, depth + W::DEPTHS - 1);
-            }
+            let depths = self.lanes_of_words::<TRANSPOSED>(&lanes, t);
             for lane in (0..lanes.len()).step_by(TRANSPOSED) {
                 let mut rows = [[[0; TRANSPOSED]; TRANSPOSED]; PARTS];
                 for (i, [low, high]) in depths.into_iter().enumerate() {
