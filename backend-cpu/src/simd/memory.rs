@@ -124,9 +124,11 @@ const ROWS_AHEAD: usize = 4;
 pub(crate) fn prefetch_later_row<T>(rows: &[T], start: usize, row_stride: usize, len: usize) {
     let bytes = len * size_of::<T>();
     if bytes <= SHORT_ROW_BYTES {
-        let first = (start + ROWS_AHEAD * row_stride) * size_of::<T>();
+        // The stride of a single row may be any number.
+        let first = start.wrapping_add(ROWS_AHEAD.wrapping_mul(row_stride));
+        let first_byte = first.wrapping_mul(size_of::<T>());
         for at in (0..bytes).step_by(Line::BYTES) {
-            prefetch(rows, first + at, Cache::Level2);
+            prefetch(rows, first_byte.wrapping_add(at), Cache::Level2);
         }
     }
 }

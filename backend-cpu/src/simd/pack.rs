@@ -374,8 +374,12 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
     /// Asks for the depths from word `t` on of a lane a few after the one with these. Lanes are short, and lie apart.
     #[inline(always)]
     fn ask_ahead(&self, depths: &[W::Element], t: usize) {
-        let elements = LANES_AHEAD * self.extents.lane_stride + t * W::DEPTHS;
-        prefetch(depths, elements * size_of::<W::Element>(), Cache::Level1);
+        // The stride of a single lane may be any number.
+        let lanes = LANES_AHEAD.wrapping_mul(self.extents.lane_stride);
+        let bytes = lanes
+            .wrapping_add(t * W::DEPTHS)
+            .wrapping_mul(size_of::<W::Element>());
+        prefetch(depths, bytes, Cache::Level1);
     }
 
     /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from a

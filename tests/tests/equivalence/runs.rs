@@ -97,6 +97,29 @@ fn strides_do_not_change_a_bit_and_gaps_are_left_alone() {
     }
 }
 
+/// From one row to the next there is nothing where there is one row: any stride will do.
+#[test]
+fn a_single_row_may_have_any_stride() {
+    let case = Case::new("one row", [1, 20, 50]);
+    let data = case.data();
+    let [_, h, v] = case.shape;
+    let w = Matrix::new(&data.w[..], h, v).unwrap();
+    let run = |row_stride| {
+        let x = Matrix::with_strides(&data.x[..], [1, h], [row_stride, 1]).unwrap();
+        let op = linear_ce(x, w.clone(), &data.labels);
+        let (mut dx, mut dw) = (vec![0.0; h], vec![0.0; h * v]);
+        let out = GradientsMut {
+            dx: ArrayMut::with_strides(&mut dx[..], &[1, h], &[row_stride, 1]).unwrap(),
+            dw: ArrayMut::with_strides(&mut dw[..], &[h, v], &[v, 1]).unwrap(),
+            dbias: None,
+        };
+        let lse = op.forward().unwrap().lse;
+        op.backward_into(&lse, Cotangents::ones(), out).unwrap();
+        (lse, dx, dw)
+    };
+    assert_eq!(run(usize::MAX / 2), run(h));
+}
+
 #[test]
 fn the_same_run_gives_the_same_bits() {
     for case in [
