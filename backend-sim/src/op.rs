@@ -251,6 +251,16 @@ impl<P: Problem> Request<P> {
         }
     }
 
+    /// The same with kernels at the target's default limit.
+    #[must_use]
+    pub const fn at_default_limit(self) -> Self {
+        Self {
+            vmem_limit_bytes: None,
+            raises_limit: false,
+            ..self
+        }
+    }
+
     /// Passes of the matrix units that a product takes.
     pub fn product_passes(&self) -> u64 {
         match (self.problem.dtype(), self.products) {

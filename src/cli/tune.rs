@@ -15,7 +15,7 @@ use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::sim::op::{MOST_OPERATIONS, Request, Total};
 use tilecast::sim::problem::{BlockSizes, PassBlocks, Problem};
-use tilecast::sim::tune::{Best, Counts, Row, Space, best};
+use tilecast::sim::tune::{Best, Counts, Row, Search, Space};
 use tilecast::sim::{Verdict, bytes_text};
 
 use super::Outcome;
@@ -128,16 +128,16 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     let everything = args.json || csv.is_some() || html.is_some();
     let top = if everything { usize::MAX } else { args.top };
     let problem = problem(&args.problem)?;
-    let planned = (targets.into_iter())
+    let mut planned = (targets.into_iter())
         .map(|target| {
             let request = request_of(problem, &args.problem, target, args)?;
             let space = space(&args.problem.schedule, &request)?;
-            Ok((request, space))
+            Ok((Search::new(request), space))
         })
         .collect::<Result<Vec<_>, CliError>>()?;
-    let mut tuned = sweep(planned, top)?;
-    for tuned in &mut tuned {
-        tuned.at_default_limit = at_default_limit(args, tuned)?;
+    let mut tuned = sweep(&mut planned, top)?;
+    for ((search, _), tuned) in planned.iter_mut().zip(&mut tuned) {
+        tuned.at_default_limit = at_default_limit(args, search, tuned)?;
     }
     if let Some(csv) = csv {
         csv.write(|to| write_csv(to, &tuned))?;
@@ -173,33 +173,28 @@ fn request_of<P: Problem>(
 /// The best within the default limit, if the first row needs more.
 fn at_default_limit<P: Problem<Blocks: OfSizes>>(
     args: &Args,
+    search: &mut Search<P>,
     tuned: &Tuned<P>,
 ) -> Result<Option<Row<P::Blocks>>, CliError> {
-    let target = tuned.request.target();
+    let default = search.request().target().default_vmem_limit_bytes.value;
     let raised = tuned.rows.first().is_some_and(|row| {
         args.vmem_limit_kib.is_none()
             && row.report.total.is_some()
-            && row.vmem_limit_bytes > target.default_vmem_limit_bytes.value
+            && row.vmem_limit_bytes > default
     });
     if !raised {
         return Ok(None);
     }
-    let request = request(*tuned.request.problem(), &args.problem, target, None)?;
-    let request = request.most_operations(args.most_operations as f64);
-    let found = best(
-        &request,
-        &space(&args.problem.schedule, &request)?,
-        1,
-        || (),
-    );
+    let space = space(&args.problem.schedule, &search.request().at_default_limit())?;
+    let found = search.best_at_default_limit(&space, 1);
     Ok(found.map_err(CliError::invalid)?.rows.into_iter().next())
 }
 
 /// What is asked for on one target, and what is tried.
-type Planned<P> = (Request<P>, Space<<P as Problem>::Blocks>);
+type Planned<P> = (Search<P>, Space<<P as Problem>::Blocks>);
 
 /// Finds the best `top` of everything, with a bar on a terminal.
-fn sweep<P: Problem>(planned: Vec<Planned<P>>, top: usize) -> Result<Vec<Tuned<P>>, CliError> {
+fn sweep<P: Problem>(planned: &mut [Planned<P>], top: usize) -> Result<Vec<Tuned<P>>, CliError> {
     let total = planned.iter().map(|(_, space)| space.len() as u64).sum();
     let bar = match io::stderr().is_terminal() {
         true => ProgressBar::new(total),
@@ -209,10 +204,13 @@ fn sweep<P: Problem>(planned: Vec<Planned<P>>, top: usize) -> Result<Vec<Tuned<P
         ProgressStyle::with_template("{bar:40} {pos}/{len} configurations, {per_sec}, {eta} left");
     bar.set_style(style.map_err(CliError::failure)?);
     bar.enable_steady_tick(Duration::from_millis(100));
-    let tuned = (planned.into_iter())
-        .map(|(request, space)| {
-            let best = best(&request, &space, top, || bar.inc(1)).map_err(CliError::invalid)?;
-            Ok(Tuned::new(request, best))
+    let tuned = (planned.iter_mut())
+        .map(|(search, space)| {
+            let best = search.best(space, top, || bar.inc(1));
+            Ok(Tuned::new(
+                *search.request(),
+                best.map_err(CliError::invalid)?,
+            ))
         })
         .collect();
     bar.finish_and_clear();

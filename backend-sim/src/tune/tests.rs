@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use tilecast_core::DType;
 use tilecast_core::kernels::linear_ce::{HeadKernel, LinearCe, Options, Structure, XForm};
-use tilecast_core::program::Program;
+use tilecast_core::program::{Kernel, Program};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
@@ -121,6 +121,21 @@ fn the_nearest_fit_halves_columns_first() {
     let nearest = nearest_fit(&request, blocks, |blocks| request.forward(blocks)).unwrap();
     // Of 8192 columns the windows alone are 18 MiB; of 4096, where no logits go to memory, the compiler has 13.70 MiB.
     assert_eq!(nearest, Some(Blocks { v: 4096, ..blocks }));
+}
+
+#[test]
+fn what_an_earlier_search_has_found_changes_nothing() {
+    let request = request("v5p").raising_limit();
+    let mut search = Search::new(request);
+    search.best(&both(&request), 3, || ()).unwrap();
+    let default = request.at_default_limit();
+    let space = both(&default);
+    let found = search.best_at_default_limit(&space, 3).unwrap();
+    assert_eq!(found, best(&default, &space, 3, || ()).unwrap());
+    assert!(
+        found.rows[0].vmem_limit_bytes
+            < search.best(&both(&request), 1, || ()).unwrap().rows[0].vmem_limit_bytes
+    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn args(line: &str) -> Args {
     Line::try_parse_from(words).unwrap().args
 }
 
-fn tuned(line: &str) -> Vec<Tuned> {
+fn planned(line: &str) -> Vec<Planned<LinearCe>> {
     let args = args(line);
     let planned = args.target.iter().map(|&target| {
         let request = request_of(
@@ -27,9 +27,13 @@ fn tuned(line: &str) -> Vec<Tuned> {
         )
         .unwrap();
         let space = space(&args.problem.schedule, &request).unwrap();
-        (request, space)
+        (Search::new(request), space)
     });
-    sweep(planned.collect(), usize::MAX).unwrap()
+    planned.collect()
+}
+
+fn tuned(line: &str) -> Vec<Tuned> {
+    sweep(&mut planned(line), usize::MAX).unwrap()
 }
 
 const LINE: &str = "linear-ce --target v5p,v6e --tokens 1024 --hidden 512 --vocab 4096";
@@ -172,9 +176,10 @@ fn the_first_is_explained() {
 #[test]
 fn the_default_limit_is_compared_with_a_raised_one() {
     let line = "linear-ce --target v5p --tokens 4096 --hidden 4096 --vocab 32768 --pass forward";
-    let mut tuned = tuned(line).remove(0);
+    let mut planned = planned(line);
+    let mut tuned = sweep(&mut planned, usize::MAX).unwrap().remove(0);
     assert!(tuned.rows[0].vmem_limit_bytes > 16 << 20);
-    tuned.at_default_limit = at_default_limit(&args(line), &tuned).unwrap();
+    tuned.at_default_limit = at_default_limit(&args(line), &mut planned[0].0, &tuned).unwrap();
     let row = tuned.at_default_limit.as_ref().unwrap();
     assert!(row.vmem_used_bytes <= 16 << 20);
     let sentences = explain::sentences(&tuned);
