@@ -5,6 +5,12 @@ mod cli;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
+
+/// A search records thousands of kernels, of many small parts.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 fn main() -> ExitCode {
     cli::main()
 }

@@ -4,7 +4,7 @@
 //!
 //! Before that it prints how many candidates a second have got a time and how many were known not to fit, and what
 //! the TPU compiler takes for the best of them: `TILECAST_LIBTPU` is libtpu.so, `TILECAST` the command built with the
-//! feature `pjrt` (`target/release/tilecast` unless given).
+//! feature `pjrt` (`target/release/tilecast` unless given). Memory is allocated as in the command.
 #![allow(missing_docs)] // criterion's macros make undocumented items
 
 use std::env;
@@ -13,11 +13,15 @@ use std::process::Command;
 use std::time::Instant;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use mimalloc::MiMalloc;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::target::Target;
 use tilecast::sim::op::Request;
 use tilecast::sim::tune::{Row, Space, tune};
 use tilecast::{Blocks, DType, Options, Strategy};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// `B`, `H`, `V`: the head of Llama 3 8B.
 const SIZES: [usize; 3] = [8192, 4096, 128256];
