@@ -44,6 +44,7 @@ mod shapes;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod view;
 mod window;
 
 use tilecast_tpu::lower::F32Products;

@@ -3,8 +3,9 @@
 use super::error::Fault;
 use super::leaf::Leaf;
 use super::machine::Machine;
-use super::memory::{Buffer, View, bytes};
+use super::memory::Buffer;
 use super::tensor::{Cells, Tensor, Value};
+use super::view::View;
 
 type Outcome = Result<Option<Value>, Fault>;
 
@@ -269,7 +270,7 @@ fn here<'l>(
 
 fn enqueue(machine: &mut Machine<'_>, leaf: &Leaf<'_>) -> Outcome {
     let [source, target, semaphore] = copy(leaf)?;
-    machine.spend(bytes(target))?;
+    machine.spend(target.bytes())?;
     let line = leaf.module.line(leaf.op);
     machine
         .memory
@@ -282,8 +283,8 @@ fn wait(machine: &mut Machine<'_>, leaf: &Leaf<'_>) -> Outcome {
         return Err(Fault::Unsupported("a wait for the source of a copy".into()));
     }
     let [_, target, semaphore] = copy(leaf)?;
-    machine.spend(bytes(target))?;
-    machine.memory.wait_copies(semaphore, bytes(target))?;
+    machine.spend(target.bytes())?;
+    machine.memory.wait_copies(semaphore, target.bytes())?;
     Ok(None)
 }
 

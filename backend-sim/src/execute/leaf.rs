@@ -3,8 +3,8 @@
 use tilecast_tpu::mosaic::{AttributeKind, Module, Op, Type};
 
 use super::error::Fault;
-use super::memory::View;
 use super::tensor::{Cells, Element, Tensor, Value, shape_of};
+use super::view::View;
 
 /// An operation to be evaluated.
 #[derive(Debug)]

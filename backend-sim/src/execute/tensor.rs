@@ -9,7 +9,7 @@ use std::rc::Rc;
 use tilecast_tpu::mosaic::{FloatKind, Module, Signedness, Type, TypeKind};
 
 use super::error::Fault;
-use super::memory::View;
+use super::view::View;
 
 /// The largest number of elements of one vector or memory.
 pub(super) const LIMIT: usize = 1 << 28;

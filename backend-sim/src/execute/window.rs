@@ -5,8 +5,9 @@ use tilecast_tpu::mosaic::tpu::ElementWindow;
 
 use super::error::Fault;
 use super::machine::Machine;
-use super::memory::{Memory, View};
+use super::memory::Memory;
 use super::tensor::elements;
+use super::view::View;
 
 /// An operand of a kernel.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@
 
 mod copies;
 mod emitter;
+mod masks;
 mod memory;
 mod recording;
 mod scalar;
