@@ -198,6 +198,17 @@ module @"odd name" attributes {a.b = unit, c} {
 }
 
 #[test]
+fn the_pretty_form_is_not_taken_where_it_would_lose_a_type() {
+    let compare = r#""arith.cmpi"(%arg0, %arg0) {predicate = 0 : i32} : (i32, i32) -> i1"#;
+    let module = Module::parse(&body(&format!("  %0 = {compare}"))).unwrap();
+    let pretty = module.to_pretty();
+    assert!(pretty.contains("{predicate = 0 : i32}"), "{pretty}");
+    assert_eq!(Module::parse(&pretty).unwrap(), module, "{pretty}");
+    let error = module.verify().unwrap_err().to_string();
+    assert!(error.contains("a known predicate, an i64"), "{error}");
+}
+
+#[test]
 fn errors_say_where_and_what() {
     let e = rejected(&body("  %0 = arith.addi %arg0, %arg9 : i32"));
     assert_eq!((e.line, e.column), (2, 26));

@@ -1,7 +1,7 @@
 //! What a module says: of operations, regions, blocks and values.
 
 use super::{Attribute, AttributeName, Block, Definition, Module, Op, Region, Type, Value};
-use crate::mosaic::types::{AttributeKind, TypeKind};
+use crate::mosaic::types::{AttributeKind, Signedness, TypeKind};
 
 impl Module {
     /// The name, such as `arith.addf`.
@@ -90,6 +90,22 @@ impl Module {
     pub fn integer_attribute(&self, op: Op, name: &str) -> Option<i64> {
         match self.attribute_kind_of(op, name)? {
             AttributeKind::Integer { value, .. } => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The same if it has an integer type of that width and sign, which some forms of the text leave out.
+    pub(crate) fn integer_attribute_of(
+        &self,
+        op: Op,
+        name: &str,
+        width: u32,
+        sign: Signedness,
+    ) -> Option<i64> {
+        match self.attribute_kind_of(op, name)? {
+            AttributeKind::Integer { value, ty } => {
+                (*self.type_kind(*ty) == TypeKind::Integer { width, sign }).then_some(*value)
+            }
             _ => None,
         }
     }

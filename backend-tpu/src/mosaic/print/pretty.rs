@@ -112,19 +112,12 @@ impl Printer<'_> {
                 });
             }
             "i" | "si" => {
-                let AttributeKind::Integer { value, ty } = m.attribute_kind_of(op, name)? else {
-                    return None;
-                };
-                let signs = if what == "i" {
+                let sign = if what == "i" {
                     Signedness::Signless
                 } else {
                     Signedness::Signed
                 };
-                let expected = TypeKind::Integer {
-                    width: 32,
-                    sign: signs,
-                };
-                (*m.type_kind(*ty) == expected).then_some(())?;
+                let value = m.integer_attribute_of(op, name, 32, sign)?;
                 self.push(&value.to_string());
             }
             "l" | "l32" => {
@@ -166,7 +159,8 @@ impl Printer<'_> {
             "fm" => self.flags(op, "fastmath", "fastmath")?,
             "of" => self.flags(op, "overflowFlags", "overflow")?,
             "pi" | "pf" => {
-                let number = usize::try_from(m.integer_attribute(op, "predicate")?).ok()?;
+                let number = m.integer_attribute_of(op, "predicate", 64, Signedness::Signless)?;
+                let number = usize::try_from(number).ok()?;
                 let names: &[&str] = if what == "pi" { &CMPI } else { &CMPF };
                 self.push(names.get(number)?);
             }

@@ -3,7 +3,7 @@
 use super::{Check, Checked, Problem};
 use crate::mosaic::ir::Type;
 use crate::mosaic::syntax::{CMPF, CMPI, Results, syntax};
-use crate::mosaic::types::AttributeKind;
+use crate::mosaic::types::{AttributeKind, Signedness};
 
 impl Check<'_> {
     pub(super) fn element(self) -> Checked {
@@ -65,8 +65,10 @@ impl Check<'_> {
     fn compare(self) -> Checked {
         let ints = self.name() == "arith.cmpi";
         let limit = if ints { CMPI.len() } else { CMPF.len() } as i64;
-        if !(0..limit).contains(&self.integer("predicate")?) {
-            return Err(self.bad("predicate", "a known predicate"));
+        let (m, op) = (self.m, self.op);
+        let predicate = m.integer_attribute_of(op, "predicate", 64, Signedness::Signless);
+        if !predicate.is_some_and(|number| (0..limit).contains(&number)) {
+            return Err(self.bad("predicate", "a known predicate, an i64"));
         }
         let ty = self.operand_type(0)?;
         self.same_type("an operand", ty, self.operand_type(1)?)?;
