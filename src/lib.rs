@@ -26,8 +26,11 @@
 //! # }
 //! ```
 //!
-//! For one step down, [`core`] builds the kernels and their programs, [`cpu`] runs them, [`sim`] says
-//! what they need and how long they take on a TPU, and [`tpu`] writes them for its compiler.
+//! For one step down, [`core`] builds the kernels and their programs, and [`cpu`] runs them.
+#![cfg_attr(
+    feature = "tpu",
+    doc = "[`tpu`] writes them for the TPU compiler, and [`sim`] says what they need there and how long they take."
+)]
 #![forbid(unsafe_code)]
 
 pub mod entropy;
@@ -50,5 +53,7 @@ pub use tilecast_core::kernels::linear_ce::{
 pub use tilecast_cpu as cpu;
 pub use tilecast_cpu::Cpu;
 pub use tilecast_cpu::array::ArrayMut;
+#[cfg(feature = "tpu")]
 pub use tilecast_sim as sim;
+#[cfg(feature = "tpu")]
 pub use tilecast_tpu as tpu;
