@@ -199,13 +199,25 @@ module @"odd name" attributes {a.b = unit, c} {
 
 #[test]
 fn the_pretty_form_is_not_taken_where_it_would_lose_a_type() {
-    let compare = r#""arith.cmpi"(%arg0, %arg0) {predicate = 0 : i32} : (i32, i32) -> i1"#;
-    let module = Module::parse(&body(&format!("  %0 = {compare}"))).unwrap();
-    let pretty = module.to_pretty();
-    assert!(pretty.contains("{predicate = 0 : i32}"), "{pretty}");
-    assert_eq!(Module::parse(&pretty).unwrap(), module, "{pretty}");
-    let error = module.verify().unwrap_err().to_string();
-    assert!(error.contains("a known predicate, an i64"), "{error}");
+    let predicate = r#""arith.cmpi"(%arg0, %arg0) {predicate = 0 : i32} : (i32, i32) -> i1"#;
+    let segments = concat!(
+        r#""tpu.vector_load"(%arg2, %arg3, %arg3) {operandSegmentSizes = array<i64: 1, 2, 0>, strides = array<i32>} : "#,
+        "(memref<8x128xf32, #tpu.memory_space<vmem>>, index, index) -> vector<8x128xf32>",
+    );
+    for (operation, kept) in [
+        (predicate, "{predicate = 0 : i32}"),
+        (segments, "operandSegmentSizes = array<i64: 1, 2, 0>"),
+    ] {
+        let arguments =
+            "%arg0: i32, %arg2: memref<8x128xf32, #tpu.memory_space<vmem>>, %arg3: index";
+        let text = format!("func.func @f({arguments}) {{\n  %0 = {operation}\n  return\n}}\n");
+        let module = Module::parse(&text).unwrap();
+        let pretty = module.to_pretty();
+        assert!(pretty.contains(kept), "{pretty}");
+        assert_eq!(Module::parse(&pretty).unwrap(), module, "{pretty}");
+        let error = module.verify().unwrap_err().to_string();
+        assert!(error.contains(&operation[1..10]), "{error}");
+    }
 }
 
 #[test]
