@@ -264,16 +264,8 @@ impl Syntax {
     pub(super) fn split(&self, module: &Module, op: Op) -> Option<Vec<Vec<Value>>> {
         let operands = module.operands(op);
         let sizes: Vec<usize> = if self.segments {
-            let sizes = module.attribute_kind_of(op, "operandSegmentSizes")?;
-            let AttributeKind::DenseArray { element, values } = sizes else {
-                return None;
-            };
-            let i32 = TypeKind::Integer {
-                width: 32,
-                sign: Signedness::Signless,
-            };
-            (*module.type_kind(*element) == i32).then_some(())?;
-            values
+            let sizes = module.dense_array_of(op, "operandSegmentSizes", 32)?;
+            sizes
                 .iter()
                 .map(|&n| usize::try_from(n).ok())
                 .collect::<Option<_>>()?

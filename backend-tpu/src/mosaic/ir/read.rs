@@ -110,6 +110,17 @@ impl Module {
         }
     }
 
+    /// The values of a dense array of signless integers of that width, a type that the pretty form leaves out.
+    pub(crate) fn dense_array_of(&self, op: Op, name: &str, width: u32) -> Option<&[i64]> {
+        let sign = Signedness::Signless;
+        match self.attribute_kind_of(op, name)? {
+            AttributeKind::DenseArray { element, values } => (*self.type_kind(*element)
+                == TypeKind::Integer { width, sign })
+            .then_some(&values[..]),
+            _ => None,
+        }
+    }
+
     /// The value of a boolean attribute.
     pub fn bool_attribute(&self, op: Op, name: &str) -> Option<bool> {
         match self.attribute_kind_of(op, name)? {

@@ -121,17 +121,8 @@ impl Printer<'_> {
                 self.push(&value.to_string());
             }
             "l" | "l32" => {
-                let AttributeKind::DenseArray { element, values } =
-                    m.attribute_kind_of(op, name)?
-                else {
-                    return None;
-                };
                 let width = if what == "l" { 64 } else { 32 };
-                let expected = TypeKind::Integer {
-                    width,
-                    sign: Signedness::Signless,
-                };
-                (*m.type_kind(*element) == expected).then_some(())?;
+                let values = m.dense_array_of(op, name, width)?;
                 let list: Vec<_> = values.iter().map(ToString::to_string).collect();
                 self.push(&format!("[{}]", list.join(", ")));
             }
