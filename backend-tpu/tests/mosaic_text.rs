@@ -221,6 +221,22 @@ fn the_pretty_form_is_not_taken_where_it_would_lose_a_type() {
 }
 
 #[test]
+fn a_loop_whose_body_yields_nothing_is_written_in_full() {
+    let text = r#"func.func @f(%c: i1) {
+  "scf.while"() ({
+    "scf.condition"(%c) : (i1) -> ()
+  }, {
+    "foo.bar"() : () -> ()
+  }) : () -> ()
+  return
+}
+"#;
+    let module = Module::parse(text).unwrap();
+    let pretty = module.to_pretty();
+    assert_eq!(Module::parse(&pretty).unwrap(), module, "{pretty}");
+}
+
+#[test]
 fn errors_say_where_and_what() {
     let e = rejected(&body("  %0 = arith.addi %arg0, %arg9 : i32"));
     assert_eq!((e.line, e.column), (2, 26));

@@ -1,7 +1,7 @@
 //! The custom forms: patterns of [`crate::mosaic::syntax`], and by hand what has regions.
 
 use super::{Printer, value};
-use crate::mosaic::ir::{Attribute, Op, Region, Value};
+use crate::mosaic::ir::{Attribute, Block, Op, Region, Value};
 use crate::mosaic::syntax::{self, CMPF, CMPI, Results, Syntax};
 use crate::mosaic::types::{AttributeKind, Signedness, TypeKind};
 
@@ -290,15 +290,20 @@ impl Printer<'_> {
         Some(())
     }
 
+    /// The `scf.yield` that a block ends in; where there is none, the parser adds one.
+    fn last_yield(&self, block: Block) -> Option<Op> {
+        let &last = self.module.block_ops(block).last()?;
+        (self.module.op_name(last) == "scf.yield").then_some(last)
+    }
+
     /// A region of one block that ends in `scf.yield`, left out if it yields nothing.
     fn loop_body(&mut self, region: Region) -> Option<()> {
         let m = self.module;
         let [block] = *m.blocks(region) else {
             return None;
         };
-        let &last = m.block_ops(block).last()?;
-        let implicit = m.op_name(last) == "scf.yield" && m.operands(last).is_empty();
-        (m.op_name(last) == "scf.yield").then_some(())?;
+        let last = self.last_yield(block)?;
+        let implicit = m.operands(last).is_empty();
         (!implicit || m.attributes(last).is_empty()).then_some(())?;
         self.push("{\n");
         self.block(block, implicit);
@@ -391,9 +396,10 @@ impl Printer<'_> {
         let [before, after] = *m.regions(op) else {
             return None;
         };
-        let ([entry], [_]) = (m.blocks(before), m.blocks(after)) else {
+        let ([entry], [body]) = (m.blocks(before), m.blocks(after)) else {
             return None;
         };
+        self.last_yield(*body)?;
         let (arguments, inits) = (m.arguments(*entry), m.operands(op));
         let fits = arguments.len() == inits.len()
             && arguments
