@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod entropy;
+pub mod grouped_matmul;
 pub mod grpo;
 mod head;
 mod linear_ce;
@@ -42,7 +43,7 @@ pub mod logits_ce;
 
 pub use head::Head;
 pub use linear_ce::{
-    Cotangents, Error, Forward, Gradient, Gradients, GradientsMut, LinearCe, Matrix, linear_ce,
+    Cotangents, Error, Forward, Gradients, GradientsMut, LinearCe, Matrix, Values, linear_ce,
 };
 pub use tilecast_core as core;
 pub use tilecast_core::DType;

@@ -3,6 +3,7 @@
 use half::bf16;
 use thiserror::Error;
 use tilecast_core::DType;
+use tilecast_core::kernels::grouped_matmul::GroupedError;
 use tilecast_core::kernels::linear_ce::{
     self as kernel, HeadError, Options, Reduction, Schedule, Stored,
 };
@@ -43,7 +44,7 @@ impl<'a> Matrix<'a> {
         Ok(Self { array })
     }
 
-    fn dims(&self) -> [usize; 2] {
+    pub(crate) fn dims(&self) -> [usize; 2] {
         [self.array.dims()[0], self.array.dims()[1]]
     }
 
@@ -81,6 +82,9 @@ pub enum Error {
     /// The same, of an op on logits.
     #[error(transparent)]
     Logits(Box<LogitsError>),
+    /// The same, of a grouped product.
+    #[error(transparent)]
+    Grouped(Box<GroupedError>),
     /// A slice cannot be the array it is said to be.
     #[error(transparent)]
     Array(#[from] ArrayError),
@@ -99,6 +103,12 @@ pub enum Error {
         /// Its value.
         expected: String,
     },
+}
+
+impl From<GroupedError> for Error {
+    fn from(error: GroupedError) -> Self {
+        Self::Grouped(Box::new(error))
+    }
 }
 
 impl From<LogitsError> for Error {
@@ -165,16 +175,16 @@ impl Cotangents<'_> {
     }
 }
 
-/// The elements of a gradient, in the type of the inputs or the type asked for.
+/// The elements of a result, in the type of the inputs or the type asked for.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Gradient {
+pub enum Values {
     /// f32
     F32(Vec<f32>),
     /// bf16
     Bf16(Vec<bf16>),
 }
 
-impl Gradient {
+impl Values {
     pub(crate) fn zeros(dtype: DType, len: usize) -> Self {
         match dtype {
             DType::Bf16 => Self::Bf16(untouched(len)),
@@ -215,9 +225,9 @@ impl Gradient {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gradients {
     /// `[B,H]`
-    pub dx: Gradient,
+    pub dx: Values,
     /// `[H,V]`
-    pub dw: Gradient,
+    pub dw: Values,
     /// `[V]`, if there is a bias.
     pub dbias: Option<Vec<f32>>,
 }
@@ -225,8 +235,8 @@ pub struct Gradients {
 impl Gradients {
     pub(crate) fn zeros([b, h, v]: [usize; 3], dtype: DType, bias: bool) -> Self {
         Self {
-            dx: Gradient::zeros(dtype, b * h),
-            dw: Gradient::zeros(dtype, h * v),
+            dx: Values::zeros(dtype, b * h),
+            dw: Values::zeros(dtype, h * v),
             dbias: bias.then(|| vec![0.0; v]),
         }
     }

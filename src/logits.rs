@@ -5,7 +5,7 @@ use tilecast_core::program::{Kernel, Program};
 use tilecast_cpu::Cpu;
 use tilecast_cpu::array::{ArrayMut, ArrayRef};
 
-use crate::linear_ce::{Error, Gradient, Matrix};
+use crate::linear_ce::{Error, Matrix, Values};
 
 /// Where and how a call runs.
 #[derive(Clone, Debug)]
@@ -108,12 +108,9 @@ pub(crate) fn shape(logits: &ArrayRef<'_>) -> Result<[usize; 2], Error> {
 }
 
 /// A gradient of the shape of the logits, in the type asked for.
-pub(crate) fn gradient_for(logits: &Logits) -> (Gradient, [usize; 2]) {
+pub(crate) fn gradient_for(logits: &Logits) -> (Values, [usize; 2]) {
     let dims = [logits.tokens(), logits.vocab()];
-    (
-        Gradient::zeros(logits.grad_dtype(), dims[0] * dims[1]),
-        dims,
-    )
+    (Values::zeros(logits.grad_dtype(), dims[0] * dims[1]), dims)
 }
 
 /// A given vector, or one of equal elements.
@@ -163,7 +160,7 @@ macro_rules! backward_forms {
             logits: $crate::Matrix<'_>,
             forward: &Forward,
             cotangents: $cotangents<'_>,
-        ) -> Result<$crate::Gradient, $crate::Error> {
+        ) -> Result<$crate::Values, $crate::Error> {
             let problem = self.problem(&logits.array, false)?;
             let (mut gradient, dims) = $crate::logits::gradient_for(problem.logits());
             let out = gradient.as_array(&dims)?;

@@ -21,6 +21,14 @@ use crate::storage::Storage;
 use crate::tiles::{CpuTiles, Slot};
 use crate::{Cpu, CpuError};
 
+/// What a launch passes beside its arrays.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    /// One after the other.
+    pub(crate) scalars: Vec<i64>,
+    pub(crate) tables: Vec<Vec<i32>>,
+}
+
 /// What a launch leaves to the next one of the same kernel on the same arrays: the packed copies of each thread.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Vec<Vec<Panels>>);
@@ -30,7 +38,7 @@ pub(crate) fn launch<K: Kernel + Sync>(
     cpu: &Cpu,
     kernel: &K,
     operands: &[&Storage<'_>],
-    scalars: &[i64],
+    passed: &Passed,
     kept: &mut Kept,
 ) -> Result<(), CpuError> {
     let spec = kernel.spec();
@@ -45,7 +53,7 @@ pub(crate) fn launch<K: Kernel + Sync>(
     };
     let work = |thread: usize, panels: &mut Vec<Panels>| {
         let kept = std::mem::take(panels);
-        *panels = Worker::new(cpu, spec, operands, scalars, kept).run(kernel, share(thread))?;
+        *panels = Worker::new(cpu, spec, operands, passed, kept).run(kernel, share(thread))?;
         Ok(())
     };
     kept.0.resize_with(threads.max(1), || panels(cpu, spec));
@@ -85,7 +93,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         cpu: &'s Cpu,
         spec: &'s KernelSpec,
         operands: &[&'s Storage<'a>],
-        scalars: &'s [i64],
+        passed: &'s Passed,
         panels: Vec<Panels>,
     ) -> Self {
         let mut operands = operands.iter().copied();
@@ -100,7 +108,7 @@ impl<'s, 'a> Worker<'s, 'a> {
                 cpu,
                 spec,
                 point: spec.grid().iter().map(|_| Cell::new(0)).collect(),
-                scalars,
+                passed,
                 shown: slots.iter().map(|_| RefCell::default()).collect(),
                 panels,
                 slots,
@@ -158,7 +166,11 @@ impl<'s, 'a> Worker<'s, 'a> {
         let variable = |v| match v {
             MapVariable::Axis(axis) => tiles.point[axis.index()].get(),
             MapVariable::Scalar(scalars, i) => {
-                tiles.scalars[tiles.spec.scalar_position(scalars, i)]
+                tiles.passed.scalars[tiles.spec.scalar_position(scalars, i)]
+            }
+            MapVariable::Element(table, axis) => {
+                let at = tiles.point[axis.index()].get();
+                i64::from(tiles.passed.tables[table.table()][at as usize])
             }
         };
         for (i, named) in tiles.spec.buffers().iter().enumerate() {

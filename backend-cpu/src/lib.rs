@@ -33,6 +33,7 @@ mod tiles;
 use num_integer::lcm;
 use thiserror::Error;
 use tilecast_core::DType;
+use tilecast_core::groups::GroupsError;
 use tilecast_core::kernels::linear_ce::Cache;
 use tilecast_core::program::{Kernel, Program};
 
@@ -211,6 +212,9 @@ pub enum CpuError {
         /// Number of blocks along each dimension.
         counts: Vec<usize>,
     },
+    /// Groups have more rows than there are, or fewer than none.
+    #[error(transparent)]
+    Groups(#[from] GroupsError),
     /// The operands of a product do not fit each other.
     #[error("{kernel}: {error}")]
     Product {

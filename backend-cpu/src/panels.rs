@@ -128,7 +128,7 @@ pub(crate) fn blocks_kept(
     budget_bytes: usize,
 ) -> usize {
     let follows = |axis: usize| {
-        let is_axis = |v| matches!(v, MapVariable::Axis(id) if id.index() == axis);
+        let is_axis = |v: MapVariable| v.axis().is_some_and(|id| id.index() == axis);
         operand.map.iter().any(|index| index.depends_on(&is_axis))
     };
     // From the innermost axis outwards: what it follows multiplies, until an axis repeats all of it.

@@ -6,7 +6,9 @@
 use tilecast_core::expr::{Expr, Leaf};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, Largest, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
-use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, Tile};
+use tilecast_core::view::{
+    Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, TableRef, Tile,
+};
 
 use crate::buffers::{Masks, load, store};
 use crate::elements::Elements;
@@ -122,7 +124,11 @@ impl TileOps for CpuTiles<'_, '_> {
     }
 
     fn scalar(&self, scalars: ScalarsRef, index: usize) -> i64 {
-        self.scalars[self.spec.scalar_position(scalars, index)]
+        self.passed.scalars[self.spec.scalar_position(scalars, index)]
+    }
+
+    fn element(&self, table: TableRef, index: i64) -> i64 {
+        i64::from(self.passed.tables[table.table()][index as usize])
     }
 
     fn equals(&self, a: i64, b: i64) -> bool {
@@ -135,6 +141,10 @@ impl TileOps for CpuTiles<'_, '_> {
 
     fn and(&self, a: bool, b: bool) -> bool {
         a && b
+    }
+
+    fn not(&self, a: bool) -> bool {
+        !a
     }
 
     fn when(&self, condition: bool, body: impl FnOnce()) {
@@ -414,6 +424,15 @@ impl TileOps for CpuTiles<'_, '_> {
         let tile = tile.into();
         let valid = usize::try_from(valid).unwrap_or(0);
         self.mask(&tile, valid..tile.rows.len, 0..tile.columns.len, value);
+    }
+
+    fn keep_rows(&self, tile: impl Into<Tile<i64>>, first: i64, end: i64) {
+        let tile = tile.into();
+        let rows = tile.rows.len;
+        let [first, end] = [first, end].map(|row| row.clamp(0, rows as i64) as usize);
+        for dropped in [0..first, end..rows] {
+            self.mask(&tile, dropped, 0..tile.columns.len, 0.0);
+        }
     }
 
     /// Copies at once: a kernel cannot tell, because it may not touch either side before the wait.

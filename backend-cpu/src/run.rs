@@ -6,7 +6,7 @@ use tilecast_core::program::{ArrayId, Kernel, Launch, LoopCounter, Program, Role
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::elements::Elements;
 use crate::evaluate::{Leaves, STRIP, evaluate};
-use crate::launch::{Kept, launch};
+use crate::launch::{Kept, Passed, launch};
 use crate::storage::{Bound, share};
 use crate::{Cpu, CpuError};
 
@@ -94,17 +94,20 @@ fn steps<K: Kernel + Sync>(
                 kernel,
                 operands,
                 scalars,
+                tables,
             }) => {
+                let scalars = scalars
+                    .iter()
+                    .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
+                    .collect();
+                let tables = tables.iter().map(|&id| integers(arrays, id)).collect();
                 let shared = share(arrays, operands, kernel.spec());
                 let storage = |id: &ArrayId| shared[id.index()].as_ref();
                 let operands: Vec<_> = (operands.iter())
                     .map(|id| storage(id).expect("every operand is shared"))
                     .collect();
-                let scalars: Vec<_> = scalars
-                    .iter()
-                    .map(|scalar| scalar.evaluate(&|LoopCounter| counter))
-                    .collect();
-                launch(cpu, kernel, &operands, &scalars, kept)?;
+                let passed = Passed { scalars, tables };
+                launch(cpu, kernel, &operands, &passed, kept)?;
             }
             Step::Loop { count, body } => {
                 let mut kept: Vec<_> = body.iter().map(|_| Kept::default()).collect();
@@ -140,9 +143,30 @@ fn steps<K: Kernel + Sync>(
                 let [from, to] = both.expect("a gather has two arrays");
                 gather(&from.as_ref(), to.as_mut());
             }
+            Step::Visits { sizes, groups, to } => {
+                let tables = groups.tables(&integers(arrays, *sizes))?;
+                for (to, table) in to.iter().zip(&tables) {
+                    let DataMut::I32(data) = &mut arrays[to.index()].as_mut().data else {
+                        panic!("a table is of integers")
+                    };
+                    data.copy_from_slice(table);
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// The elements of a vector of integers.
+fn integers(arrays: &[Bound<'_>], id: ArrayId) -> Vec<i32> {
+    let array = arrays[id.index()].as_ref();
+    let Data::I32(data) = array.data else {
+        panic!("a real array where integers are read")
+    };
+    let len = array.dims()[0];
+    (0..len)
+        .map(|i| data[array.geometry.offset(&[i])])
+        .collect()
 }
 
 /// `to = from`, cut, rounded, and summed over the leading dimensions that `to` does not have.

@@ -12,6 +12,7 @@ use crate::buffers::{Block, InputTile, LocalTile, Masks, Part, Vector, values};
 use crate::elements::{Aligned, Elements};
 use crate::evaluate::STRIP;
 use crate::gemm::{self, GemmError, Source};
+use crate::launch::Passed;
 use crate::panels::Panels;
 use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_later_row};
 use crate::storage::Storage;
@@ -41,7 +42,7 @@ pub(crate) struct CpuTiles<'s, 'a> {
     pub(crate) cpu: &'s Cpu,
     pub(crate) spec: &'s KernelSpec,
     pub(crate) point: Vec<Cell<i64>>,
-    pub(crate) scalars: &'s [i64],
+    pub(crate) passed: &'s Passed,
     pub(crate) slots: Vec<RefCell<Slot<'s, 'a>>>,
     /// Block indices of each window at this step.
     pub(crate) shown: Vec<RefCell<Vec<i64>>>,

@@ -449,15 +449,24 @@ fn finish(report: &mut KernelReport, spec: &KernelSpec, target: &Target, launche
     }
 }
 
-/// The scalars of a launch in the iteration `counter` of the loop around it.
-pub(crate) fn scalars<K>(launch: &Launch<K>, counter: i64) -> Scalars {
-    let values = (launch.scalars.iter())
-        .map(|scalar| scalar.evaluate(&|_| counter))
-        .collect::<Vec<i64>>();
-    match values.is_empty() {
-        true => Scalars::default(),
-        false => Scalars::new(Vec::new(), vec![Some(values)]),
-    }
+/// The scalars of a launch in the iteration `counter` of the loop around it, and its tables as they typically are.
+pub(crate) fn scalars<K: Kernel>(launch: &Launch<K>, counter: i64) -> Scalars {
+    let spec = launch.kernel.spec();
+    let mut values = launch.scalars.iter();
+    let scalars = spec.scalars().iter().map(|operand| {
+        let values = values.by_ref().take(operand.len);
+        Some(values.map(|scalar| scalar.evaluate(&|_| counter)).collect())
+    });
+    let tables = (spec.tables().iter()).map(|table| {
+        Some(
+            table
+                .typical
+                .iter()
+                .map(|&value| i64::from(value))
+                .collect(),
+        )
+    });
+    Scalars::new(Vec::new(), scalars.chain(tables).collect())
 }
 
 /// The names that the kernel has for its operands.

@@ -7,11 +7,15 @@
 use std::process::Command;
 
 use tilecast_core::DType;
+use tilecast_core::groups::Groups;
+use tilecast_core::kernels::grouped_matmul::GroupedKernel;
+use tilecast_core::program::{Program, Role, Step};
 use tilecast_core::target::Generation;
 use tilecast_tpu::pjrt::{
     Client, CompileOptions, Device, DeviceBuffer, ENVIRONMENT, HOW_TO_GET_LIBTPU, HostArray,
     PjrtError, Plugin,
 };
+use tilecast_tpu::stablehlo::{EmitOptions, emit};
 
 const CPU_PLUGIN: &str = "TILECAST_PJRT_CPU";
 const LIBTPU: &str = "TILECAST_LIBTPU";
@@ -149,6 +153,7 @@ fn runs_on_a_device() {
     assert!(!device.kind().unwrap().is_empty());
     computes(&client, device);
     fails_with_an_error(&client, device);
+    visits_groups(&client, device);
     // What is left of a client does not disturb the next one.
     drop(client);
     let client = plugin.client().unwrap();
@@ -226,6 +231,56 @@ fn computes(client: &Client, device: Device<'_>) {
             let mut read = vec![0; bytes.len()];
             output.read(&mut read).unwrap();
             assert_eq!(read, bytes, "{dtype}");
+        }
+    }
+}
+
+/// The tables of visits are those that the CPU makes, for any sizes of groups.
+fn visits_groups(client: &Client, device: Device<'_>) {
+    for (rows, count, block) in [(12, 3, 4), (50, 5, 16), (50, 1, 7), (3, 4, 1), (64, 8, 64)] {
+        let groups = Groups { rows, count, block };
+        let mut program = Program::<GroupedKernel>::new("visits");
+        let sizes = program.array(Role::Input, "sizes", DType::I32, [count]);
+        let names = ["group", "block", "first", "end", "opens"];
+        let mut lengths = groups.lengths().into_iter();
+        let to = names.map(|name| {
+            let len = lengths.next().unwrap();
+            program.array(Role::Output, name, DType::I32, [len])
+        });
+        let step = Step::Visits { sizes, groups, to };
+        program.push(step).unwrap();
+        let text = emit(&program, &EmitOptions::default()).unwrap();
+        let loaded = client
+            .compile(text.as_bytes(), &CompileOptions::default())
+            .unwrap();
+        let mut seed = 1_u32;
+        for round in 0..40 {
+            // Of the rows that are left each group takes some, and often none or all.
+            let mut left = rows as u32;
+            let mut sizes: Vec<i32> = Vec::new();
+            for _ in 0..count {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let size = match (seed >> 16) % 4 {
+                    0 => 0,
+                    1 if round % 5 == 0 => left,
+                    _ => (seed >> 20) % (left + 1),
+                };
+                left -= size;
+                sizes.push(size as i32);
+            }
+            let expected = groups.tables(&sizes).unwrap();
+            let bytes: Vec<u8> = sizes.iter().flat_map(|n| n.to_le_bytes()).collect();
+            let passed = upload(client, device, DType::I32, &[count], &bytes).unwrap();
+            let outputs = loaded.execute(&[&passed]).unwrap();
+            for ((output, expected), name) in outputs.iter().zip(expected).zip(names) {
+                let mut read = vec![0; 4 * expected.len()];
+                output.read(&mut read).unwrap();
+                let found = read
+                    .chunks(4)
+                    .map(|n| i32::from_le_bytes(n.try_into().unwrap()));
+                let found: Vec<i32> = found.collect();
+                assert_eq!(found, expected, "{name} of {sizes:?} in {groups:?}");
+            }
         }
     }
 }

@@ -15,16 +15,8 @@ use std::time::Instant;
 
 use half::bf16;
 use tilecast::cpu::array::Data;
-use tilecast::cpu::simd::{Arithmetic, Simd, fma_peak};
 use tilecast::{Cotangents, Cpu, DType, Matrix, linear_ce};
-
-/// Repeatable values in -1/8 to 1/8 without pattern.
-fn values(len: usize, seed: u64) -> Vec<f32> {
-    let word = |i: u64| (i + seed).wrapping_mul(2_654_435_761) as u32 >> 8;
-    (0..len as u64)
-        .map(|i| (word(i) as f32 / (1 << 23) as f32 - 1.0) * 0.125)
-        .collect()
-}
+use tilecast_benches::{peak, values};
 
 /// The answer to `memory`, from the kernel's own count of the process.
 fn memory() -> std::io::Result<[u64; 2]> {
@@ -36,22 +28,6 @@ fn memory() -> std::io::Result<[u64; 2]> {
         kib.expect("a count in KiB") * 1024
     };
     Ok(["VmHWM:", "VmRSS:"].map(bytes))
-}
-
-/// Multiply-adds from registers, at the rate of products of such inputs, on so many threads at once: how many operations.
-fn peak(dtype: DType, threads: usize) -> u64 {
-    const ITERATIONS: u64 = 1 << 24;
-    let simd = Simd::detect();
-    let arithmetic = match dtype {
-        DType::Bf16 if simd.supports(Arithmetic::Bf16) => Arithmetic::Bf16,
-        _ => Arithmetic::F32,
-    };
-    std::thread::scope(|scope| {
-        let of_thread = || fma_peak(simd, arithmetic, ITERATIONS);
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(of_thread)).collect();
-        let operations = threads.into_iter().map(|t| t.join().expect("no panic"));
-        operations.sum()
-    })
 }
 
 fn serve<'a, T>(

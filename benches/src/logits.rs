@@ -198,10 +198,10 @@ impl<T: Element> Problem<T> {
 }
 
 /// The sum of the sizes of the first row of a gradient.
-fn first_row(gradient: &tilecast::Gradient, vocab: usize) -> f64 {
+fn first_row(gradient: &tilecast::Values, vocab: usize) -> f64 {
     match gradient {
-        tilecast::Gradient::F32(data) => data[..vocab].iter().map(|x| f64::from(x.abs())).sum(),
-        tilecast::Gradient::Bf16(data) => (data[..vocab].iter())
+        tilecast::Values::F32(data) => data[..vocab].iter().map(|x| f64::from(x.abs())).sum(),
+        tilecast::Values::Bf16(data) => (data[..vocab].iter())
             .map(|x| f64::from(x.to_f32().abs()))
             .sum(),
     }

@@ -9,6 +9,7 @@
 //! | [`ops`], [`expr`], [`view`] | the primitives, the arithmetic and the handles a kernel is written in |
 //! | [`spec`] | grid, windows, index maps and scratch memory, checked when built |
 //! | [`program`] | an op: kernel launches and the array operations around them |
+//! | [`groups`] | rows that belong to groups, and the steps that visit them |
 //! | [`kernels`] | the ops |
 //! | [`target`] | TPU generations as data, every figure with unit, source and status |
 //! | [`budget`] | VMEM and HBM ledgers against a target |
@@ -22,6 +23,7 @@ extern crate alloc;
 pub mod budget;
 pub mod dtype;
 pub mod expr;
+pub mod groups;
 pub mod kernels;
 pub mod ops;
 pub mod program;

@@ -21,7 +21,7 @@ use core::ops::{Add, Mul, Sub};
 
 use crate::expr::{Expr, Leaf};
 use crate::spec::AxisId;
-use crate::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
+use crate::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, TableRef, Tile};
 
 /// An integer that may be a symbol: a grid index, a loop variable, or arithmetic on them.
 pub trait Index:
@@ -134,6 +134,9 @@ pub trait TileOps {
     /// Element `index` of a scalar-prefetch operand.
     fn scalar(&self, scalars: ScalarsRef, index: usize) -> Self::Index;
 
+    /// Element `index` of a table.
+    fn element(&self, table: TableRef, index: Self::Index) -> Self::Index;
+
     /// `a == b`
     fn equals(&self, a: Self::Index, b: Self::Index) -> Self::Condition;
 
@@ -142,6 +145,9 @@ pub trait TileOps {
 
     /// Both hold.
     fn and(&self, a: Self::Condition, b: Self::Condition) -> Self::Condition;
+
+    /// Does not hold.
+    fn not(&self, a: Self::Condition) -> Self::Condition;
 
     /// Runs `body` where the condition holds.
     fn when(&self, condition: Self::Condition, body: impl FnOnce());
@@ -315,6 +321,9 @@ pub trait TileOps {
 
     /// Sets rows `valid..` of the tile to `value`; nothing if `valid` is past its end.
     fn mask_rows(&self, tile: impl Into<Tile<Self::Index>>, valid: Self::Index, value: f32);
+
+    /// Sets the rows of the tile before `first` and from `end` on to 0; either may lie outside of it.
+    fn keep_rows(&self, tile: impl Into<Tile<Self::Index>>, first: Self::Index, end: Self::Index);
 
     // ---- memory -------------------------------------------------------------------------------
 

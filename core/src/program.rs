@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::DType;
 use crate::expr::{Expr, Int};
+use crate::groups::Groups;
 use crate::ops::TileOps;
 use crate::spec::{Affine, KernelSpec, SpecError};
 
@@ -96,6 +97,8 @@ pub struct Launch<K> {
     pub operands: Vec<ArrayId>,
     /// One value for each scalar of its spec, in order.
     pub scalars: Vec<Affine<LoopCounter>>,
+    /// One array for each table of its spec, in order.
+    pub tables: Vec<ArrayId>,
 }
 
 /// One step of a program.
@@ -134,6 +137,15 @@ pub enum Step<K> {
         /// The result.
         to: ArrayId,
     },
+    /// Says which rows of which group the steps of a kernel work on: fills the [tables](Groups) of groups whose sizes are known now.
+    Visits {
+        /// `i32`, one for each group.
+        sizes: ArrayId,
+        /// Rows, groups and blocks of rows.
+        groups: Groups,
+        /// The tables, in the order of [`Groups::lengths`].
+        to: [ArrayId; 5],
+    },
 }
 
 /// Why a program cannot be built.
@@ -144,7 +156,7 @@ pub enum ProgramError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// A launch passes the wrong number of arrays or scalars.
-    #[error("{kernel} takes {expected} arrays and scalars, {got} were passed")]
+    #[error("{kernel} takes {expected} arrays, scalars and tables, {got} were passed")]
     OperandCount {
         /// Kernel.
         kernel: String,
@@ -171,6 +183,20 @@ pub enum ProgramError {
         /// Type passed.
         got_dtype: DType,
         /// Shape passed.
+        got: Vec<usize>,
+    },
+    /// A launch passes a table of another length or type, or a step computes one.
+    #[error("{user}: {array} must be i32[{len}], got {got_dtype}{got:?}")]
+    Table {
+        /// Kernel, or step.
+        user: String,
+        /// Array.
+        array: &'static str,
+        /// Length it must have.
+        len: usize,
+        /// Type of the array.
+        got_dtype: DType,
+        /// Its shape.
         got: Vec<usize>,
     },
     /// A vector does not divide another into equal groups.
@@ -291,7 +317,29 @@ impl<K: Kernel> Program<K> {
             }
             Step::Total { from, to } => self.check_groups(*to, *from),
             Step::Gather { .. } => Ok(()),
+            Step::Visits { sizes, groups, to } => {
+                let lengths = groups.lengths();
+                let tables = to.iter().zip(lengths);
+                [(sizes, groups.count)]
+                    .into_iter()
+                    .chain(tables)
+                    .try_for_each(|(&array, len)| self.check_table("visits", array, len))
+            }
         }
+    }
+
+    fn check_table(&self, user: &str, array: ArrayId, len: usize) -> Result<(), ProgramError> {
+        let array = &self.arrays[array.0];
+        if array.dtype == DType::I32 && array.dims == [len] {
+            return Ok(());
+        }
+        Err(ProgramError::Table {
+            user: user.into(),
+            array: array.name,
+            len,
+            got_dtype: array.dtype,
+            got: array.dims.clone(),
+        })
     }
 
     fn check_groups(&self, groups: ArrayId, of: ArrayId) -> Result<(), ProgramError> {
@@ -311,9 +359,10 @@ impl<K: Kernel> Program<K> {
     fn check_launch(&self, launch: &Launch<K>, count: usize) -> Result<(), ProgramError> {
         let spec = launch.kernel.spec();
         let scalars: usize = spec.scalars().iter().map(|operand| operand.len).sum();
-        let expected = spec.operands().count() + scalars;
-        let got = launch.operands.len() + launch.scalars.len();
-        if expected != got || scalars != launch.scalars.len() {
+        let tables = spec.tables().len();
+        let expected = spec.operands().count() + scalars + tables;
+        let got = launch.operands.len() + launch.scalars.len() + launch.tables.len();
+        if expected != got || scalars != launch.scalars.len() || tables != launch.tables.len() {
             return Err(ProgramError::OperandCount {
                 kernel: spec.name().into(),
                 expected,
@@ -334,6 +383,9 @@ impl<K: Kernel> Program<K> {
                     got: array.dims.clone(),
                 });
             }
+        }
+        for (table, &id) in spec.tables().iter().zip(&launch.tables) {
+            self.check_table(spec.name(), id, table.len())?;
         }
         let counter = Some((0, count as i64 - 1));
         Ok(spec.check_launch(&|position| launch.scalars[position].range(&|LoopCounter| counter))?)
@@ -381,6 +433,7 @@ mod tests {
                 kernel: Nothing(spec.clone()),
                 operands: alloc::vec![w],
                 scalars: alloc::vec![scalar],
+                tables: Vec::new(),
             });
             let body = alloc::vec![launch];
             let pushed = program.push(Step::Loop { count, body });

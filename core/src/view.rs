@@ -221,3 +221,17 @@ impl ScalarsRef {
         self.operand
     }
 }
+
+/// A vector of `i32`s that an earlier step of the program has computed, passed before the kernel starts (scalar prefetch): index
+/// maps and the kernel look numbers up in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableRef {
+    pub(crate) table: usize,
+}
+
+impl TableRef {
+    /// Position among the spec's tables.
+    pub const fn table(self) -> usize {
+        self.table
+    }
+}

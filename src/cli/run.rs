@@ -10,9 +10,7 @@ use tilecast::core::target::Target;
 use tilecast::cpu::simd::{Level, Simd};
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{Interpretation, default_target, smallest_schedule};
-use tilecast::{
-    Blocks, Cpu, DType, Gradient, ProductBlocks, Reduction, Schedule, Stored, Strategy,
-};
+use tilecast::{Blocks, Cpu, DType, ProductBlocks, Reduction, Schedule, Stored, Strategy, Values};
 
 use super::Outcome;
 use super::args::{Backend, LossArgs, Op, ScheduleArgs, level, parse_target};
@@ -361,9 +359,9 @@ fn tensors<'a>(args: &Args, inputs: &Inputs, results: &'a Results) -> Vec<Tensor
         shape,
         bytes: bytemuck::cast_slice(data),
     };
-    let gradient = |name, gradient: &'a Gradient, shape| match gradient {
-        Gradient::F32(data) => floats(name, data, shape),
-        Gradient::Bf16(data) => Tensor {
+    let gradient = |name, gradient: &'a Values, shape| match gradient {
+        Values::F32(data) => floats(name, data, shape),
+        Values::Bf16(data) => Tensor {
             name,
             dtype: Dtype::BF16,
             shape,

@@ -7,8 +7,8 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::sim::execute::{self, Array, Data};
 use tilecast::sim::interpretation::Interpretation;
 use tilecast::{
-    Cotangents, Cpu, DType, Error, Forward, Gradient, Gradients, LinearCe, Matrix, Reduction,
-    Schedule, Stored, linear_ce,
+    Cotangents, Cpu, DType, Error, Forward, Gradients, LinearCe, Matrix, Reduction, Schedule,
+    Stored, Values, linear_ce,
 };
 
 use super::error::CliError;
@@ -151,8 +151,8 @@ pub(crate) fn on_sim(
     let gradient = |name: &str| {
         let found = gradients.iter().find(|output| output.0 == name);
         match found.map(|(_, array)| array.data()) {
-            Some(Data::F32(data)) => Ok(Gradient::F32(data.clone())),
-            Some(Data::Bf16(data)) => Ok(Gradient::Bf16(data.clone())),
+            Some(Data::F32(data)) => Ok(Values::F32(data.clone())),
+            Some(Data::Bf16(data)) => Ok(Values::Bf16(data.clone())),
             _ => Err(missing()),
         }
     };
@@ -264,9 +264,9 @@ pub(crate) fn narrow(data: &[f64]) -> Vec<f32> {
     data.iter().map(|&x| x as f32).collect()
 }
 
-fn rounded(data: &[f64], dtype: DType) -> Gradient {
+fn rounded(data: &[f64], dtype: DType) -> Values {
     match dtype {
-        DType::Bf16 => Gradient::Bf16(data.iter().map(|&x| bf16::from_f64(x)).collect()),
-        _ => Gradient::F32(narrow(data)),
+        DType::Bf16 => Values::Bf16(data.iter().map(|&x| bf16::from_f64(x)).collect()),
+        _ => Values::F32(narrow(data)),
     }
 }

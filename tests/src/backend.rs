@@ -2,8 +2,8 @@
 
 use half::bf16;
 use tilecast::{
-    Cotangents, Cpu, DType, Forward, Gradient, Gradients, LinearCe, Matrix, Reduction, Schedule,
-    Strategy, linear_ce,
+    Cotangents, Cpu, DType, Forward, Gradients, LinearCe, Matrix, Reduction, Schedule, Strategy,
+    Values, linear_ce,
 };
 use tilecast_cpu::simd::{Arithmetic, Level, Simd};
 
@@ -177,8 +177,8 @@ pub fn outputs(
     let dtype = case.problem().grad_dtype();
     for (name, gradient) in [("dx", &gradients.dx), ("dw", &gradients.dw)] {
         let got = match gradient {
-            Gradient::F32(_) => DType::F32,
-            Gradient::Bf16(_) => DType::Bf16,
+            Values::F32(_) => DType::F32,
+            Values::Bf16(_) => DType::Bf16,
         };
         if got != dtype {
             return Err(format!("{name} is {got}, not {dtype}"));

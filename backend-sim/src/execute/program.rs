@@ -117,6 +117,16 @@ impl Runner<'_> {
                     self.set(*to, sums);
                 }
                 Step::Gather { from, to } => self.gather(*from, *to)?,
+                Step::Visits { sizes, groups, to } => {
+                    let sizes = self.integers(*sizes)?;
+                    let sizes: Vec<i32> = sizes.iter().map(|&size| size as i32).collect();
+                    let tables = groups.tables(&sizes);
+                    let tables = tables.map_err(|error| self.problem(error.to_string()))?;
+                    for (to, table) in to.iter().zip(tables) {
+                        let table = table.into_iter().map(i64::from).collect();
+                        self.memory.buffers[to.index()].cells = Cells::Int(table);
+                    }
+                }
             }
         }
         Ok(())
@@ -132,6 +142,14 @@ impl Runner<'_> {
         match &array.cells {
             Cells::Float(data) => Ok(data),
             Cells::Int(_) => Err(self.problem(format!("{} is not real", array.name))),
+        }
+    }
+
+    fn integers(&self, array: ArrayId) -> Result<&[i64], ExecuteError> {
+        let array = &self.memory.buffers[array.index()];
+        match &array.cells {
+            Cells::Int(data) => Ok(data),
+            Cells::Float(_) => Err(self.problem(format!("{} is not of integers", array.name))),
         }
     }
 
@@ -185,6 +203,13 @@ impl Runner<'_> {
                 array,
                 dims,
                 output,
+            });
+        }
+        for (table, id) in spec.tables().iter().zip(&launch.tables) {
+            operands.push(Operand {
+                array: id.index(),
+                dims: vec![table.len()],
+                output: false,
             });
         }
         for argument in signature(spec) {

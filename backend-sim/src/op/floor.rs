@@ -77,6 +77,9 @@ pub(super) fn array_bytes<K: Kernel>(program: &Program<K>, steps: &[Step<K>]) ->
             // Of one core, in the type of the gradients: another shape of the same memory.
             Step::Gather { from, to } if is_reshape(program, *from, *to) => 0,
             Step::Total { from, to } | Step::Gather { from, to } => bytes(*from) + bytes(*to),
+            Step::Visits { sizes, to, .. } => {
+                bytes(*sizes) + to.iter().map(|&to| bytes(to)).sum::<u64>()
+            }
         })
         .sum()
 }

@@ -282,11 +282,15 @@ impl Emitter {
     }
 
     /// An element of an array of scalars.
-    pub(super) fn load_scalar(&self, memref: Value, position: usize) -> Value {
-        self.build(|b| {
-            let at = b.index(position as i64);
-            b.load_scalar(memref, &[at])
-        })
+    /// The element of a vector at an `index`.
+    pub(super) fn load_scalar(&self, memref: Value, at: Value) -> Value {
+        self.build(|b| b.load_scalar(memref, &[at]))
+    }
+
+    /// An i32 as an `index`, which memory operations take.
+    pub(super) fn to_index(&self, value: Value) -> Value {
+        let ty = self.index_type();
+        self.value("arith.index_cast", &[value], ty, &[])
     }
 
     /// bf16 to f32.
@@ -409,18 +413,22 @@ impl Emitter {
     /// The block at element `offsets` of an array, without its leading dimensions.
     pub(super) fn memref_block(&self, memref: Value, offsets: &[Value], block: &[usize]) -> Value {
         let slice = self.build(|b| b.memref_slice(memref, offsets, &signed(block)));
-        let minor = &block[block.len() - 2..];
-        if minor.len() == block.len() {
-            return slice;
+        match block.len() {
+            2 => slice,
+            _ => self.memref_tile(slice),
         }
+    }
+
+    /// The last two dimensions of a block, whose others are 1.
+    pub(super) fn memref_tile(&self, block: Value) -> Value {
         let ty = self.build(|b| {
-            let mut kind = b.module().value_kind(memref).clone();
+            let mut kind = b.module().value_kind(block).clone();
             if let TypeKind::Memref { shape, .. } = &mut kind {
-                *shape = signed(minor);
+                shape.drain(..shape.len() - 2);
             }
             b.ty(kind)
         });
-        self.value("tpu.memref_squeeze", &[slice], ty, &[])
+        self.value("tpu.memref_squeeze", &[block], ty, &[])
     }
 
     /// The same memory as elements of another width.

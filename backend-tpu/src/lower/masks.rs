@@ -32,6 +32,19 @@ impl<'r> Recorder<'r> {
         });
     }
 
+    /// Replaces the rows of a tile before `first` and from `end` on by 0.
+    pub(super) fn mask_outside(self, tile: &Tile<Scalar<'r>>, first: Scalar<'r>, end: Scalar<'r>) {
+        let r = self.0;
+        let shape = [tile.rows.len, tile.columns.len];
+        let numbers = r.numbers(&shape, 0);
+        let compared = |predicate, limit: Scalar<'r>| {
+            let limit = r.broadcast_scalar(limit.value(), &shape);
+            r.compare_integers(predicate, numbers, limit)
+        };
+        let inside = [compared("sge", first), compared("slt", end)];
+        self.keep(tile, 0, r.same("arith.andi", &inside), 0.0);
+    }
+
     /// Replaces the columns of a tile from `valid` on. A whole buffer, or an input, which nothing else writes, is masked in a branch that
     /// few steps take. A part of what the step has computed is one of several sub-tiles in a straight line, which a branch would cut, so
     /// that the scheduler could not overlap them: these are masked always.

@@ -28,7 +28,7 @@ use tilecast_core::view::BufferId;
 use crate::mosaic::tpu::MemorySpace;
 use crate::mosaic::{AttributeKind, Module, Region, Value};
 use emitter::{Element, Emitter};
-use recording::{Recording, Slot};
+use recording::{Recording, Slot, Symbols};
 pub use scalar::Scalar;
 pub use tile_ops::{Condition, Recorder};
 
@@ -89,13 +89,12 @@ pub fn lower_part(
     let spec = kernel.spec();
     let emit = Emitter::new(spec.name());
     let region = emit.start_function();
-    let (grid, scalars) = declare_symbols(&emit, spec);
+    let symbols = declare_symbols(&emit, spec);
     let slots = declare_slots(&emit, spec);
     let recording = Recording {
         emit,
         spec,
-        grid,
-        scalars,
+        symbols,
         slots,
         exact_f32: products == F32Products::Exact,
         most_iterations: most,
@@ -135,18 +134,23 @@ fn record(kernel: &impl Kernel, recording: &Recording<'_>) {
     kernel.body(&Recorder(recording));
 }
 
-/// Grid indices and scalar operands: the first arguments of the kernel and of its index maps.
-fn declare_symbols(emit: &Emitter, spec: &KernelSpec) -> (Vec<Value>, Vec<Value>) {
+/// Grid indices, scalar operands and tables: the first arguments of the kernel and of its index maps.
+fn declare_symbols(emit: &Emitter, spec: &KernelSpec) -> Symbols {
     let i32 = emit.i32();
     let grid = spec.grid().iter().map(|_| emit.argument(i32)).collect();
-    let scalar =
+    let prefetched =
         |len| emit.argument(emit.memref(&[len], Element::Of(DType::I32), MemorySpace::Smem));
-    let scalars = spec
-        .scalars()
+    let scalars = spec.scalars().iter().map(|of| prefetched(of.len)).collect();
+    let tables = spec
+        .tables()
         .iter()
-        .map(|operand| scalar(operand.len))
+        .map(|of| prefetched(of.len()))
         .collect();
-    (grid, scalars)
+    Symbols {
+        grid,
+        scalars,
+        tables,
+    }
 }
 
 /// An array argument of the recorded function, between the scalars and the scratch.
@@ -177,6 +181,7 @@ pub fn signature(spec: &KernelSpec) -> Vec<Argument> {
         matches!(buffer, Buffer::Window { access, .. } if *access == input)
     };
     let depends_on_scalar = |operand: &Blocked| {
+        // A table that an output follows goes through all blocks, a scalar does not.
         let scalar = |v| matches!(v, MapVariable::Scalar(..));
         operand.map.iter().any(|index| index.depends_on(&scalar))
     };
@@ -214,9 +219,14 @@ fn declare_slots(emit: &Emitter, spec: &KernelSpec) -> Vec<Slot> {
     }
     // Operations follow the last argument.
     for (slot, named) in slots.iter_mut().zip(buffers) {
-        if let (Some(Slot::Tile { memref, dtype }), Some(operand)) = (slot, named.buffer.operand())
-            && operand.packed
-        {
+        let (Some(Slot::Tile { memref, dtype }), Some(operand)) = (slot, named.buffer.operand())
+        else {
+            continue;
+        };
+        if operand.block.len() > 2 {
+            *memref = emit.memref_tile(*memref);
+        }
+        if operand.packed {
             *memref = emit.memref_bitcast(*memref, tile_of(&operand.block), *dtype);
         }
     }
@@ -232,7 +242,7 @@ fn declare_slot(emit: &Emitter, buffer: &Buffer) -> Slot {
         } => {
             let dtype = operand.dtype;
             let shape = match layout {
-                Layout::Tile => tile_of(&operand.block),
+                Layout::Tile => &operand.block[..],
                 Layout::Rows | Layout::Columns => &[1, operand.block[0]],
             };
             let (held, shape) = stored(dtype, shape, operand.packed);
@@ -325,12 +335,13 @@ fn finish_function(emit: &Emitter, region: Region, spec: &KernelSpec) {
         ))
     });
     let windows = AttributeKind::Array(windows.collect());
-    let operands = spec.grid().len() + spec.scalars().len() + arguments.len();
+    let prefetched = spec.scalars().len() + spec.tables().len();
+    let operands = spec.grid().len() + prefetched + arguments.len();
     let scratch = emit.arguments().len() - operands;
     let attributes = [
         ("dimension_semantics", emit.attribute(semantics)),
         ("iteration_bounds", emit.integers(64, &bounds)),
-        ("scalar_prefetch", emit.i64_attribute(spec.scalars().len())),
+        ("scalar_prefetch", emit.i64_attribute(prefetched)),
         ("scratch_operands", emit.i64_attribute(scratch)),
         ("tpu.core_type", emit.dialect("tpu.core_type", "tc")),
         ("window_params", emit.attribute(windows)),
@@ -359,15 +370,20 @@ fn transform_name(operand: usize) -> String {
 /// The function of an index map: grid indices and scalars to block indices.
 fn transform(emit: &Emitter, i: usize, layout: Layout, operand: &Blocked, spec: &KernelSpec) {
     let region = emit.start_function();
-    let (grid, scalars) = declare_symbols(emit, spec);
+    let symbols = declare_symbols(emit, spec);
     let mut indices = Vec::new();
     if layout != Layout::Tile {
         indices.push(emit.i32_constant(0));
     }
     let variable = |variable| match variable {
-        MapVariable::Axis(axis) => grid[axis.index()],
+        MapVariable::Axis(axis) => symbols.grid[axis.index()],
         MapVariable::Scalar(operand, position) => {
-            emit.load_scalar(scalars[operand.operand()], position)
+            let position = emit.index_constant(position);
+            emit.load_scalar(symbols.scalars[operand.operand()], position)
+        }
+        MapVariable::Element(table, axis) => {
+            let position = emit.to_index(symbols.grid[axis.index()]);
+            emit.load_scalar(symbols.tables[table.table()], position)
         }
     };
     indices.extend(

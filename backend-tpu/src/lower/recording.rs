@@ -36,13 +36,20 @@ pub(super) enum Slot {
     Semaphore { memref: Value },
 }
 
+/// The first arguments of a function of the module.
+#[derive(Debug)]
+pub(super) struct Symbols {
+    pub(super) grid: Vec<Value>,
+    pub(super) scalars: Vec<Value>,
+    pub(super) tables: Vec<Value>,
+}
+
 /// A kernel being recorded.
 #[derive(Debug)]
 pub(super) struct Recording<'k> {
     pub(super) emit: Emitter,
     pub(super) spec: &'k KernelSpec,
-    pub(super) grid: Vec<Value>,
-    pub(super) scalars: Vec<Value>,
+    pub(super) symbols: Symbols,
     pub(super) slots: Vec<Slot>,
     pub(super) exact_f32: bool,
     /// Most iterations that are written out of a loop.

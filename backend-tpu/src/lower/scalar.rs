@@ -53,10 +53,7 @@ impl<'r> Scalar<'r> {
             Number::Known(value) => self
                 .recording
                 .index_constant(usize::try_from(value).expect("offsets are not negative")),
-            Number::Symbol(value) => {
-                let ty = self.recording.index_type();
-                self.recording.value("arith.index_cast", &[value], ty, &[])
-            }
+            Number::Symbol(value) => self.recording.to_index(value),
         }
     }
 

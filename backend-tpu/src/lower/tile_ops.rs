@@ -10,7 +10,9 @@ use tilecast_core::ops::{
 };
 use tilecast_core::spec::AxisId;
 use tilecast_core::target::LANES;
-use tilecast_core::view::{Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, Tile};
+use tilecast_core::view::{
+    Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, TableRef, Tile,
+};
 
 use super::copies::Copy;
 use super::memory::Moments;
@@ -125,7 +127,7 @@ impl<'r> TileOps for Recorder<'r> {
     fn program_id(&self, axis: AxisId) -> Scalar<'r> {
         match self.0.spec.grid()[axis.index()].size {
             1 => self.index(0),
-            size => Scalar::counter(self.0, self.0.grid[axis.index()], size),
+            size => Scalar::counter(self.0, self.0.symbols.grid[axis.index()], size),
         }
     }
 
@@ -140,7 +142,20 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn scalar(&self, scalars: ScalarsRef, index: usize) -> Scalar<'r> {
         let r = self.0;
-        Scalar::symbol(r, r.load_scalar(r.scalars[scalars.operand()], index))
+        let position = r.index_constant(index);
+        Scalar::symbol(
+            r,
+            r.load_scalar(r.symbols.scalars[scalars.operand()], position),
+        )
+    }
+
+    fn element(&self, table: TableRef, index: Scalar<'r>) -> Scalar<'r> {
+        let r = self.0;
+        let loaded = r.load_scalar(r.symbols.tables[table.table()], index.index());
+        Scalar {
+            range: [0, r.spec.tables()[table.table()].last],
+            ..Scalar::symbol(r, loaded)
+        }
     }
 
     fn equals(&self, a: Scalar<'r>, b: Scalar<'r>) -> Condition {
@@ -158,6 +173,13 @@ impl<'r> TileOps for Recorder<'r> {
             (Condition::Symbol(a), Condition::Symbol(b)) => {
                 Condition::Symbol(self.0.same("arith.andi", &[a, b]))
             }
+        }
+    }
+
+    fn not(&self, a: Condition) -> Condition {
+        match a {
+            Condition::Known(known) => Condition::Known(!known),
+            Condition::Symbol(a) => Condition::Symbol(self.0.not(a)),
         }
     }
 
@@ -515,6 +537,10 @@ impl<'r> TileOps for Recorder<'r> {
 
     fn mask_columns(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
         self.mask_tail(&tile.into(), valid, value);
+    }
+
+    fn keep_rows(&self, tile: impl Into<Tile<Scalar<'r>>>, first: Scalar<'r>, end: Scalar<'r>) {
+        self.mask_outside(&tile.into(), first, end);
     }
 
     fn mask_rows(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {

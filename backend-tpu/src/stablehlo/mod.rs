@@ -13,6 +13,7 @@
 
 mod call;
 mod expression;
+mod visits;
 mod wrap;
 
 use std::collections::BTreeSet;
@@ -189,6 +190,13 @@ impl Writer<'_> {
                     self.values[to.index()] = Some(total);
                 }
                 Step::Gather { from, to } => self.gather(*from, *to),
+                Step::Visits { sizes, groups, to } => {
+                    let sizes = self.current(*sizes);
+                    let tables = self.visits(&sizes, *groups);
+                    for (to, table) in to.iter().zip(tables) {
+                        self.values[to.index()] = Some(table);
+                    }
+                }
             }
         }
         Ok(())
@@ -299,6 +307,10 @@ impl Writer<'_> {
             let (value, ty) = self.scalars(scalars.by_ref().take(operand.len), counter);
             operands.push(value);
             types.push(ty);
+        }
+        for &table in &launch.tables {
+            operands.push(self.current(table));
+            types.push(self.tensor(table));
         }
         // Where each operand of the spec is passed in, and which results it is.
         let array_of = |buffer| {
@@ -424,6 +436,7 @@ fn collect_written<K: Kernel>(steps: &[Step<K>], written: &mut BTreeSet<ArrayId>
                 }
             }
             Step::Loop { body, .. } => collect_written(body, written),
+            Step::Visits { to, .. } => written.extend(to),
             Step::Map { to, .. } | Step::Total { to, .. } | Step::Gather { to, .. } => {
                 written.insert(*to);
             }

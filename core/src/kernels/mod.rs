@@ -1,6 +1,7 @@
 //! The kernels, one folder per op; `softmax` holds what the ops on given logits share.
 
 pub mod entropy;
+pub mod grouped_matmul;
 pub mod grpo;
 pub mod head;
 pub mod linear_ce;

@@ -83,6 +83,19 @@ impl<V: Copy> Affine<V> {
         })
     }
 
+    /// Calls `body` with each variable.
+    pub fn for_each(&self, body: &mut impl FnMut(V)) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Variable(v) => body(*v),
+            Self::Sum(a, b) => {
+                a.for_each(body);
+                b.for_each(body);
+            }
+            Self::Scaled(a, _) | Self::AtMost(a, _) => a.for_each(body),
+        }
+    }
+
     /// Whether a variable that `matches` occurs.
     pub fn depends_on(&self, matches: &impl Fn(V) -> bool) -> bool {
         match self {

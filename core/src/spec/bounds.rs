@@ -59,6 +59,7 @@ fn check_ranges(
         let range = index.range(&|v| match v {
             MapVariable::Axis(axis) => Some((0, spec.grid[axis.0].size as i64 - 1)),
             MapVariable::Scalar(of, index) => scalars(spec.scalar_position(of, index)),
+            MapVariable::Element(table, _) => Some((0, spec.tables[table.table()].last)),
         });
         let Some((low, high)) = range else { continue };
         let last = blocks as i64 - 1;

@@ -19,6 +19,7 @@ impl SpecBuilder {
                 name: name.into(),
                 grid: Vec::new(),
                 scalars: Vec::new(),
+                tables: Vec::new(),
                 buffers: Vec::new(),
                 aliases: Vec::new(),
             },
@@ -40,6 +41,14 @@ impl SpecBuilder {
         self.spec.scalars.push(ScalarOperand { name, len });
         ScalarsRef {
             operand: self.spec.scalars.len() - 1,
+        }
+    }
+
+    /// Adds a table, which a launch fills from an array of as many `i32`s.
+    pub fn table(&mut self, table: Table) -> TableRef {
+        self.spec.tables.push(table);
+        TableRef {
+            table: self.spec.tables.len() - 1,
         }
     }
 

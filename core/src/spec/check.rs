@@ -1,215 +1,13 @@
-//! What makes a spec valid, and the errors that say why one is not.
+//! What makes a spec valid.
 
-use alloc::string::String;
 use alloc::vec::Vec;
-
-use thiserror::Error;
 
 use super::bounds::check_bounds;
 use super::{
     Access, AxisId, Blocked, Buffer, Edge, KernelSpec, Layout, MapVariable, NamedBuffer, Semantics,
+    SpecError,
 };
 use crate::target::Target;
-
-/// Why a [`KernelSpec`] cannot be built, or not for a target.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// A size is zero.
-    #[error("{kernel}: {what} has size 0; every grid axis, dimension and block needs at least 1")]
-    Empty {
-        /// Kernel.
-        kernel: String,
-        /// Axis or buffer.
-        what: &'static str,
-    },
-    /// The grid or an array is too large to count.
-    #[error("{kernel}: the size of {what} exceeds 2^63 - 1; split the problem")]
-    TooLarge {
-        /// Kernel.
-        kernel: String,
-        /// Axis or buffer.
-        what: &'static str,
-    },
-    /// Dimensions, block and index map have different lengths, or the layout needs another rank.
-    #[error(
-        "{kernel}: operand {buffer} has {dims} dimensions, {block} block sizes and {map} block indices; they must agree, a tile needs at least 2 and a vector exactly 1"
-    )]
-    Rank {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Number of dimensions.
-        dims: usize,
-        /// Number of block sizes.
-        block: usize,
-        /// Number of block indices.
-        map: usize,
-    },
-    /// A leading dimension of a tile has a block larger than 1.
-    #[error(
-        "{kernel}: operand {buffer} has a block of {block} along leading dimension {dim}; only the last two dimensions may have blocks larger than 1"
-    )]
-    LeadingBlock {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Its block.
-        block: usize,
-    },
-    /// A parallel axis lies inside an arbitrary one.
-    #[error(
-        "{kernel}: grid axis {axis} is parallel but lies inside an arbitrary axis; parallel axes come first"
-    )]
-    ParallelNotPrefix {
-        /// Kernel.
-        kernel: String,
-        /// Axis.
-        axis: &'static str,
-    },
-    /// The block does not divide the dimension and the operand does not say it masks the edge.
-    #[error(
-        "{kernel}: dimension {dim} of {buffer} is {size}, which its block {block} does not divide; choose a divisor, or declare the operand masked and mask what the kernel reads there"
-    )]
-    Ragged {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Elements.
-        size: usize,
-        /// Block.
-        block: usize,
-    },
-    /// An index map returns element offsets.
-    #[error(
-        "{kernel}: the index map of {buffer} returns element offsets along dimension {dim} (it reaches {reached}, a multiple of the block size {block}); it must return block indices, at most {last}: divide by {block}"
-    )]
-    ElementOffsets {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Largest value of the map.
-        reached: i64,
-        /// Block.
-        block: usize,
-        /// Largest valid block index.
-        last: i64,
-    },
-    /// An index map leaves the array.
-    #[error(
-        "{kernel}: the index map of {buffer} covers blocks {low} to {high} along dimension {dim}, but the array has blocks 0 to {last}"
-    )]
-    OutOfBounds {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Smallest block index.
-        low: i64,
-        /// Largest block index.
-        high: i64,
-        /// Largest valid block index.
-        last: i64,
-    },
-    /// Some block of an output is never written.
-    #[error(
-        "{kernel}: output {buffer} is written only at blocks {low} to {high} along dimension {dim}, of 0 to {last}; the rest would be undefined"
-    )]
-    NotCovered {
-        /// Kernel.
-        kernel: String,
-        /// Output.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Smallest block index.
-        low: i64,
-        /// Largest block index.
-        high: i64,
-        /// Largest valid block index.
-        last: i64,
-    },
-    /// An output's index map may skip blocks or reach one from different steps.
-    #[error(
-        "{kernel}: the index map of output {buffer} along dimension {dim} does not count blocks one by one; it must be a sum of axes, the innermost times 1 and each other times the product of the sizes of those before it, with no clamp and no axis of another dimension"
-    )]
-    NotCounting {
-        /// Kernel.
-        kernel: String,
-        /// Output.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-    },
-    /// Steps along a parallel axis would write the same block of an output.
-    #[error(
-        "{kernel}: the index map of output {buffer} ignores the parallel axis {axis}, so several cores would write the same block; use the axis in the map or make it arbitrary"
-    )]
-    SharedOutput {
-        /// Kernel.
-        kernel: String,
-        /// Output.
-        buffer: &'static str,
-        /// Axis.
-        axis: &'static str,
-    },
-    /// An output block is left and visited again.
-    #[error(
-        "{kernel}: output {buffer} returns to a block after leaving it, because axis {axis} is outside an axis its index map uses; make {axis} the innermost, or update the array by explicit copies"
-    )]
-    Revisited {
-        /// Kernel.
-        kernel: String,
-        /// Output.
-        buffer: &'static str,
-        /// Axis.
-        axis: &'static str,
-    },
-    /// An output that updates an input in place shows another part of the array.
-    #[error(
-        "{kernel}: {output} updates {input} in place; both must have the same type, dimensions, block and index map"
-    )]
-    AliasDiffers {
-        /// Kernel.
-        kernel: String,
-        /// Input.
-        input: &'static str,
-        /// Output.
-        output: &'static str,
-    },
-    /// A block is not a multiple of the target's tile.
-    #[error(
-        "{kernel}: block {block} of {buffer} along dimension {dim} must be a multiple of {multiple} on {target}, or the whole dimension ({size})"
-    )]
-    Tiling {
-        /// Kernel.
-        kernel: String,
-        /// Operand.
-        buffer: &'static str,
-        /// Dimension.
-        dim: usize,
-        /// Block.
-        block: usize,
-        /// Required divisor.
-        multiple: usize,
-        /// Dimension of the array.
-        size: usize,
-        /// Target.
-        target: &'static str,
-    },
-}
 
 pub(super) fn check(spec: &KernelSpec) -> Result<(), SpecError> {
     check_grid(spec)?;
@@ -225,6 +23,7 @@ pub(super) fn check(spec: &KernelSpec) -> Result<(), SpecError> {
                     return Err(rank_error(spec, named, operand));
                 }
                 check_bounds(spec, named, operand, *access)?;
+                check_tables(spec, named, operand)?;
                 if *access == Access::Output {
                     check_counting(spec, named, operand)?;
                     check_visits(spec, named, operand)?;
@@ -372,6 +171,42 @@ fn check_blocks(
     Ok(())
 }
 
+/// The tables that an index map follows have an element for each step.
+fn check_tables(
+    spec: &KernelSpec,
+    named: &NamedBuffer,
+    operand: &Blocked,
+) -> Result<(), SpecError> {
+    let too_short = |v: MapVariable| match v {
+        MapVariable::Element(table, axis) => {
+            spec.tables[table.table()].len() < spec.grid[axis.0].size
+        }
+        _ => false,
+    };
+    let mut found = None;
+    for index in &operand.map {
+        index.for_each(&mut |v| {
+            if let MapVariable::Element(table, axis) = v
+                && too_short(v)
+            {
+                found.get_or_insert((table, axis));
+            }
+        });
+    }
+    let Some((table, axis)) = found else {
+        return Ok(());
+    };
+    let (table, axis) = (&spec.tables[table.table()], &spec.grid[axis.0]);
+    Err(SpecError::TableTooShort {
+        kernel: spec.name.clone(),
+        buffer: named.name,
+        table: table.name,
+        len: table.len(),
+        axis: axis.name,
+        steps: axis.size,
+    })
+}
+
 /// Along each dimension the blocks are the numbers of a mixed radix, whose digits are axes used
 /// nowhere else: so every combination of those axes is a block of its own.
 fn check_counting(
@@ -387,12 +222,28 @@ fn check_counting(
             dim,
         };
         let terms = index.linear_terms().ok_or_else(error)?;
+        let alone = terms.len() == 1;
         let mut digits: Vec<(i64, AxisId)> = Vec::new();
         for (variable, factor) in terms {
             // A scalar shifts all blocks alike.
-            let MapVariable::Axis(axis) = variable else {
+            let Some(axis) = variable.axis() else {
                 continue;
             };
+            if let MapVariable::Element(table, _) = variable {
+                let table = &spec.tables[table.table()];
+                let in_order = spec.grid[axis.0].semantics == Semantics::Arbitrary
+                    && spec.axes_of(operand).all(|other| other.0 <= axis.0);
+                if !(table.ascending && alone && factor == 1 && in_order) || used.contains(&axis) {
+                    return Err(SpecError::TableOrder {
+                        kernel: spec.name.clone(),
+                        buffer: named.name,
+                        dim,
+                        table: table.name,
+                    });
+                }
+                used.push(axis);
+                continue;
+            }
             if spec.grid[axis.0].size == 1 {
                 continue;
             }
@@ -420,12 +271,8 @@ fn check_visits(
     named: &NamedBuffer,
     operand: &Blocked,
 ) -> Result<(), SpecError> {
-    let uses = |axis: usize| {
-        operand
-            .map
-            .iter()
-            .any(|index| index.depends_on(&|v| v == MapVariable::Axis(AxisId(axis))))
-    };
+    let used: Vec<AxisId> = spec.axes_of(operand).collect();
+    let uses = |axis: usize| used.contains(&AxisId(axis));
     let innermost_used = (0..spec.grid.len()).rev().find(|&axis| uses(axis));
     for (i, axis) in spec.grid.iter().enumerate() {
         if axis.size == 1 || uses(i) {
@@ -440,8 +287,7 @@ fn check_visits(
             });
         }
         // An inner axis of size 1 cannot make the block change.
-        let left_in_between = innermost_used
-            .is_some_and(|used| (i + 1..=used).any(|k| uses(k) && spec.grid[k].size > 1));
+        let left_in_between = innermost_used.is_some_and(|used| (i + 1..=used).any(uses));
         if left_in_between {
             return Err(SpecError::Revisited {
                 kernel,

@@ -18,17 +18,18 @@ mod affine;
 mod bounds;
 mod builder;
 mod check;
+mod error;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use affine::Affine;
 pub use builder::SpecBuilder;
-pub use check::SpecError;
+pub use error::SpecError;
 
 use crate::DType;
 use crate::view::{
-    BufferId, ColumnsRef, HbmRef, RowsRef, ScalarsRef, SemaphoreRef, StatsRef, TileRef,
+    BufferId, ColumnsRef, HbmRef, RowsRef, ScalarsRef, SemaphoreRef, StatsRef, TableRef, TileRef,
 };
 
 /// One axis of the grid; outermost first.
@@ -49,6 +50,18 @@ pub enum MapVariable {
     Axis(AxisId),
     /// An element of a scalar-prefetch operand: its operand and position.
     Scalar(ScalarsRef, usize),
+    /// The element of a table at the grid index along an axis.
+    Element(TableRef, AxisId),
+}
+
+impl MapVariable {
+    /// The axis that the variable follows.
+    pub const fn axis(self) -> Option<AxisId> {
+        match self {
+            Self::Axis(axis) | Self::Element(_, axis) => Some(axis),
+            Self::Scalar(..) => None,
+        }
+    }
 }
 
 /// The block index along one array dimension, as a function of the grid.
@@ -64,6 +77,13 @@ impl ScalarsRef {
     /// The scalar at `position`, as a variable of an index map.
     pub const fn at(self, position: usize) -> BlockIndex {
         Affine::Variable(MapVariable::Scalar(self, position))
+    }
+}
+
+impl TableRef {
+    /// The element at the grid index along `axis`, as a variable of an index map.
+    pub const fn along(self, axis: AxisId) -> BlockIndex {
+        Affine::Variable(MapVariable::Element(self, axis))
     }
 }
 
@@ -271,12 +291,39 @@ pub struct ScalarOperand {
     pub len: usize,
 }
 
+/// A table: `i32`s between 0 and `last`, that a step of the program computes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Name for reports.
+    pub name: &'static str,
+    /// The largest value.
+    pub last: i64,
+    /// Whether each element is the one before or the next number, from 0 up to `last`: so an output whose blocks follow it is
+    /// written completely, and no block of it twice with another in between.
+    pub ascending: bool,
+    /// The elements that a model of the kernel takes where none are known.
+    pub typical: Vec<i32>,
+}
+
+impl Table {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.typical.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.typical.is_empty()
+    }
+}
+
 /// A checked description of a kernel's grid, operands and memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelSpec {
     name: String,
     grid: Vec<GridAxis>,
     scalars: Vec<ScalarOperand>,
+    tables: Vec<Table>,
     buffers: Vec<NamedBuffer>,
     aliases: Vec<(BufferId, BufferId)>,
 }
@@ -295,6 +342,11 @@ impl KernelSpec {
     /// The scalar-prefetch operands.
     pub fn scalars(&self) -> &[ScalarOperand] {
         &self.scalars
+    }
+
+    /// The tables, which a launch passes behind the scalars.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
     }
 
     /// Position of a scalar among those of all operands, one after the other.
@@ -336,26 +388,29 @@ impl KernelSpec {
 
     /// Whether the block a window shows differs between grid steps.
     pub fn varies(&self, operand: &Blocked) -> bool {
-        let varies = |v| match v {
-            MapVariable::Axis(axis) => self.grid[axis.0].size > 1,
-            MapVariable::Scalar(..) => self.steps() > 1,
+        let varies = |v: MapVariable| match v.axis() {
+            Some(axis) => self.grid[axis.0].size > 1,
+            None => self.steps() > 1,
         };
         operand.map.iter().any(|index| index.depends_on(&varies))
     }
 
-    /// How often the machine copies the window's block over the whole grid: once for each run of
-    /// equal block indices in lexicographic order. An upper bound where an index map clamps or adds
-    /// axes up.
-    pub fn copies(&self, operand: &Blocked) -> u64 {
-        let depends = |axis: usize| {
-            self.grid[axis].size > 1
-                && operand
-                    .map
-                    .iter()
-                    .any(|index| index.depends_on(&|v| v == MapVariable::Axis(AxisId(axis))))
+    /// The axes with several steps that a window's index map follows, outermost first.
+    pub fn axes_of(&self, operand: &Blocked) -> impl DoubleEndedIterator<Item = AxisId> {
+        let follows = move |axis: &AxisId| {
+            self.grid[axis.0].size > 1
+                && (operand.map.iter())
+                    .any(|index| index.depends_on(&|v: MapVariable| v.axis() == Some(*axis)))
         };
-        let innermost = (0..self.grid.len()).rev().find(|&axis| depends(axis));
-        self.grid[..innermost.map_or(0, |axis| axis + 1)]
+        (0..self.grid.len()).map(AxisId).filter(follows)
+    }
+
+    /// How often the machine copies the window's block over the whole grid: once for each run of
+    /// equal block indices in lexicographic order. An upper bound where an index map clamps, adds
+    /// axes up or follows a table.
+    pub fn copies(&self, operand: &Blocked) -> u64 {
+        let innermost = self.axes_of(operand).last();
+        self.grid[..innermost.map_or(0, |axis| axis.0 + 1)]
             .iter()
             .map(|axis| axis.size as u64)
             .product()

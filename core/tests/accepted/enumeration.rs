@@ -59,7 +59,7 @@ fn visits(spec: &KernelSpec, operand: &Blocked) -> Vec<Vec<i64>> {
         }
         let value = |variable| match variable {
             tilecast_core::spec::MapVariable::Axis(axis) => point[axis.index()],
-            tilecast_core::spec::MapVariable::Scalar(..) => unreachable!("no scalars here"),
+            _ => unreachable!("no scalars or tables here"),
         };
         operand.map.iter().map(|i| i.evaluate(&value)).collect()
     };

@@ -52,6 +52,7 @@ fn launch(
         kernel: Copy::new()?,
         operands: [x, y, y].into_iter().take(arrays).collect(),
         scalars: vec![0.into(); scalars],
+        tables: Vec::new(),
     });
     let step = match in_loop {
         true => Step::Loop {
@@ -74,7 +75,7 @@ fn launches_pass_what_the_spec_declares() {
             let error = launch(x, arrays, scalars, in_loop).unwrap_err();
             error.to_string()
         };
-        let count = |got| format!("k takes 4 arrays and scalars, {got} were passed");
+        let count = |got| format!("k takes 4 arrays, scalars and tables, {got} were passed");
         assert_eq!(refused(x, 1, 2), count(3));
         assert_eq!(refused(x, 3, 2), count(5));
         assert_eq!(refused(x, 2, 1), count(3));

@@ -1,7 +1,7 @@
 //! What makes a spec valid.
 
 use tilecast_core::spec::{
-    AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder, SpecError,
+    AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder, SpecError, Table,
 };
 use tilecast_core::target::TARGETS;
 
@@ -213,6 +213,45 @@ fn maps_of_scalars_are_not_checked_before_launch() {
     let map = [BlockIndex::from(i) + first.at(0), 0.into()];
     spec.input_tile("x", Blocked::new(F32, [8, 8], [8, 8], map));
     assert!(spec.build().is_ok());
+}
+
+/// An output of four rows of blocks that follow a table of five elements along an axis, and of two columns inside or outside of it.
+fn following(
+    steps: usize,
+    visits: Semantics,
+    ascending: bool,
+    inside: bool,
+) -> Result<KernelSpec, SpecError> {
+    let mut spec = SpecBuilder::new("k");
+    let outer = spec.axis("outer", if inside { 1 } else { 2 }, visits);
+    let visit = spec.axis("visits", steps, visits);
+    let inner = spec.axis("inner", if inside { 2 } else { 1 }, Arbitrary);
+    let table = spec.table(Table {
+        name: "block",
+        last: 3,
+        ascending,
+        typical: vec![0, 1, 1, 2, 3],
+    });
+    let column = BlockIndex::from(outer) + BlockIndex::from(inner);
+    let map = [table.along(visit), column];
+    spec.output_tile("y", Blocked::new(F32, [32, 16], [8, 8], map));
+    spec.build()
+}
+
+#[test]
+fn outputs_may_follow_a_table_that_ascends() {
+    let spec = following(5, Arbitrary, true, false).unwrap();
+    let (_, _, y) = spec.operands().next().unwrap();
+    assert_eq!(spec.copies(y), 10, "at most one for each visit");
+    let order = "k: the index map of output y along dimension 0 follows the table block; the table must be ascending and \
+                 alone in that dimension, and its axis arbitrary and the innermost of the map";
+    assert_eq!(refused(following(5, Arbitrary, false, false)), order);
+    assert_eq!(refused(following(5, Parallel, true, false)), order);
+    assert_eq!(refused(following(5, Arbitrary, true, true)), order);
+    assert_eq!(
+        refused(following(6, Arbitrary, true, false)),
+        "k: the table block has 5 elements, the grid axis visits that y follows in it has 6 steps"
+    );
 }
 
 #[test]

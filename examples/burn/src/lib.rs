@@ -17,7 +17,7 @@ use burn::backend::{
     Autodiff, Backend, Dispatch, DispatchDevice, ExtensionType, Flex, backend_extension,
 };
 use burn::tensor::{DType, Int, Tensor, TensorData, bf16};
-use tilecast::{Cotangents, Forward, Gradient, LinearCe, Matrix, linear_ce};
+use tilecast::{Cotangents, Forward, Values, LinearCe, Matrix, linear_ce};
 
 /// The cross-entropy of each token, `[B]` in f32, of hidden states `x [B,H]`, a head `w [H,V]` (as burn's linear layer
 /// stores it) and `labels [B]`. A token whose label is `ignore_index` has loss 0 and no gradient.
@@ -245,11 +245,11 @@ fn losses(data: Vec<f32>) -> FloatTensor<Flex> {
 }
 
 /// `gradient` in the shape of `of`.
-fn tensor(gradient: Gradient, of: &FloatTensor<Flex>) -> FloatTensor<Flex> {
+fn tensor(gradient: Values, of: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let shape = of.layout().shape().clone();
     let data = match gradient {
-        Gradient::F32(data) => TensorData::new(data, shape),
-        Gradient::Bf16(data) => TensorData::new(data, shape),
+        Values::F32(data) => TensorData::new(data, shape),
+        Values::Bf16(data) => TensorData::new(data, shape),
     };
     Flex::float_from_data(data, &Default::default())
 }

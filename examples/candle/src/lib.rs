@@ -8,7 +8,7 @@
 use std::sync::Mutex;
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor};
-use tilecast::{ArrayMut, Cotangents, Gradient, GradientsMut, LinearCe, Matrix, linear_ce};
+use tilecast::{ArrayMut, Cotangents, Values, GradientsMut, LinearCe, Matrix, linear_ce};
 
 /// The cross-entropy of each token, `[B]` in f32, of hidden states `x [B,H]`, a head `w [V,H]` (as a linear layer
 /// stores it) and `labels [B]` in u32. A token whose label is `ignore_index` has loss 0 and no gradient.
@@ -140,30 +140,30 @@ fn matrix<'a>(storage: &'a CpuStorage, layout: &Layout, axes: [usize; 2]) -> Res
 }
 
 /// Room for the gradient of `of`.
-fn zeros(of: &Tensor) -> Result<Gradient> {
+fn zeros(of: &Tensor) -> Result<Values> {
     let len = of.elem_count();
     match of.dtype() {
-        candle_core::DType::F32 => Ok(Gradient::F32(vec![0.0; len])),
-        candle_core::DType::BF16 => Ok(Gradient::Bf16(vec![Default::default(); len])),
+        candle_core::DType::F32 => Ok(Values::F32(vec![0.0; len])),
+        candle_core::DType::BF16 => Ok(Values::Bf16(vec![Default::default(); len])),
         other => candle_core::bail!("x and w must be f32 or bf16, not {other:?}"),
     }
 }
 
 fn array<'a>(
-    gradient: &'a mut Gradient,
+    gradient: &'a mut Values,
     dims: &[usize],
     strides: &[usize],
 ) -> std::result::Result<ArrayMut<'a>, tilecast::Error> {
     Ok(match gradient {
-        Gradient::F32(data) => ArrayMut::with_strides(&mut data[..], dims, strides)?,
-        Gradient::Bf16(data) => ArrayMut::with_strides(&mut data[..], dims, strides)?,
+        Values::F32(data) => ArrayMut::with_strides(&mut data[..], dims, strides)?,
+        Values::Bf16(data) => ArrayMut::with_strides(&mut data[..], dims, strides)?,
     })
 }
 
 /// `gradient` in the shape of `of`.
-fn tensor(gradient: Gradient, of: &Tensor) -> Result<Tensor> {
+fn tensor(gradient: Values, of: &Tensor) -> Result<Tensor> {
     match gradient {
-        Gradient::F32(data) => Tensor::from_vec(data, of.shape(), of.device()),
-        Gradient::Bf16(data) => Tensor::from_vec(data, of.shape(), of.device()),
+        Values::F32(data) => Tensor::from_vec(data, of.shape(), of.device()),
+        Values::Bf16(data) => Tensor::from_vec(data, of.shape(), of.device()),
     }
 }

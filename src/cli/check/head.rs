@@ -4,7 +4,7 @@ use tilecast::core::kernels::linear_ce::reference;
 use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
-use tilecast::{Cpu, DType, Gradient, Kept, Schedule, Stored, Strategy};
+use tilecast::{Cpu, DType, Kept, Schedule, Stored, Strategy, Values};
 
 use super::cases::Case;
 use super::compare::Errors;
@@ -142,7 +142,7 @@ fn compare(
 ) -> [(&'static str, Errors); 5] {
     let (forward, backward) = (exact.forward, exact.backward);
     let gradients = results.gradients.as_ref();
-    let gradient = |of: fn(&tilecast::Gradients) -> &Gradient, exact: &[f64], tolerance: &[f64]| {
+    let gradient = |of: fn(&tilecast::Gradients) -> &Values, exact: &[f64], tolerance: &[f64]| {
         let got = gradients.map_or_else(Vec::new, |gradients| of(gradients).to_f32());
         Errors::of(&got, exact, tolerance)
     };

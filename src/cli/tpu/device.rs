@@ -13,7 +13,7 @@ use tilecast::tpu::pjrt::{
     Client, CompileOptions, Device, DeviceBuffer, HOW_TO_GET_LIBTPU, HostArray, PjrtError, Plugin,
     generation_of,
 };
-use tilecast::{DType, Forward, Gradient, Gradients, Schedule, Structure};
+use tilecast::{DType, Forward, Gradients, Schedule, Structure, Values};
 
 use super::TpuArgs;
 use crate::cli::args::{Pass, ScheduleArgs};
@@ -217,10 +217,10 @@ impl Run<'_, '_> {
         Ok(data)
     }
 
-    fn gradient(&self, name: &str, dtype: DType, len: usize) -> Result<Gradient, CliError> {
+    fn gradient(&self, name: &str, dtype: DType, len: usize) -> Result<Values, CliError> {
         Ok(match dtype {
-            DType::Bf16 => Gradient::Bf16(self.read::<bf16>(name, len)?),
-            _ => Gradient::F32(self.read::<f32>(name, len)?),
+            DType::Bf16 => Values::Bf16(self.read::<bf16>(name, len)?),
+            _ => Values::F32(self.read::<f32>(name, len)?),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use approx::{assert_abs_diff_eq, assert_relative_eq};
 use tilecast::core::DType;
-use tilecast::{Cotangents, Gradient, Options, Reduction, Strategy};
+use tilecast::{Cotangents, Options, Reduction, Strategy, Values};
 use tilecast_tests::{Backend, Case, Data, OnCpu, Oracle, columns};
 
 use crate::{assert_matches_reference, for_each_run, sum_of_sizes};
@@ -227,8 +227,8 @@ fn gradients_have_the_type_of_the_inputs_unless_asked_otherwise() {
             .unwrap();
             for gradient in [dx, dw] {
                 let dtype = match gradient {
-                    Gradient::F32(_) => DType::F32,
-                    Gradient::Bf16(_) => DType::Bf16,
+                    Values::F32(_) => DType::F32,
+                    Values::Bf16(_) => DType::Bf16,
                 };
                 assert_eq!(dtype, expected);
             }

@@ -53,7 +53,7 @@ const WORD_BYTES: usize = DType::F32.size_bytes();
 
 impl Cache {
     /// Bytes of an element of a packed operand, at most.
-    pub(super) fn packed_bytes(&self, dtype: DType) -> usize {
+    pub fn packed_bytes(&self, dtype: DType) -> usize {
         match dtype {
             DType::F32 => self.packed_f32_bytes,
             _ => WORD_BYTES,

@@ -126,6 +126,7 @@ pub(crate) fn launch(
         kernel,
         operands: operands.into_iter().collect(),
         scalars: scalars.into_iter().collect(),
+        tables: Vec::new(),
     })
 }
 

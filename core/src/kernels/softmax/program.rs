@@ -102,6 +102,7 @@ impl SoftmaxProgram<Stored> {
             kernel,
             operands,
             scalars,
+            tables: [].into(),
         }))?)
     }
 }

@@ -1,0 +1,262 @@
+//! [`Groups`]: rows that lie side by side by group, and the steps that visit them.
+//!
+//! A mixture of experts sorts its tokens by expert. How many each expert gets is known only when the model runs, yet the grid of a
+//! kernel has a fixed number of steps, and its blocks of rows do not end where groups end. So a step is a *visit*: of one block of rows
+//! for one group. Blocks that two groups share are visited by both, one after the other; the visit says which of the rows are its own.
+//!
+//! ```text
+//! sizes 5, 0, 3 of 12 rows, in blocks of 4          visit  group  block  first  end  opens
+//! rows   0 0 0 0 | 0 2 2 2 | - - - -                  0      0      0      0     4     1
+//!                                                     1      0      1      0     1     0
+//!                                                     2      1      1      1     1     1    no rows, but seen
+//!                                                     3      2      1      1     4     1
+//!                                                     4      2      2      0     0     0    rows of no group
+//!                                                     5      2      2      4     4     0    nothing
+//! ```
+//!
+//! Every group and every block is visited at least once, and both ascend: so a kernel writes all of its results, also those of groups
+//! without rows and of rows without a group, and comes back to none. `ceil(rows / block) + groups` visits are always enough. The idea
+//! that two groups visit a shared block in turn is that of `MegaBlocks` on TPUs (`jax/experimental/pallas/ops/tpu/megablox`).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+use crate::spec::{SpecBuilder, Table};
+use crate::view::TableRef;
+
+/// Rows in groups and in blocks; the sizes of the groups are not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of groups.
+    pub count: usize,
+    /// Rows of a block.
+    pub block: usize,
+}
+
+/// The tables of visits, as a kernel sees them.
+#[derive(Clone, Copy, Debug)]
+pub struct Visits {
+    /// The group.
+    pub group: TableRef,
+    /// The block of rows.
+    pub block: TableRef,
+    /// The first row of the block that is of the group.
+    pub first: TableRef,
+    /// The first row behind them.
+    pub end: TableRef,
+    /// 1 where a group is visited for the first time, and behind the last visit.
+    pub opens: TableRef,
+}
+
+/// Why rows cannot be in groups of these sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum GroupsError {
+    /// A size is negative.
+    #[error("group {group} has size {size}; sizes are at least 0")]
+    Negative {
+        /// Group.
+        group: usize,
+        /// Its size.
+        size: i32,
+    },
+    /// There are fewer rows than the groups have.
+    #[error("the groups have {total} rows together, there are {rows}")]
+    TooMany {
+        /// Sum of the sizes.
+        total: u64,
+        /// Rows.
+        rows: usize,
+    },
+}
+
+impl Groups {
+    /// Number of blocks of rows.
+    pub const fn blocks(self) -> usize {
+        self.rows.div_ceil(self.block)
+    }
+
+    /// Number of visits: as many as are enough for groups of any sizes.
+    pub const fn visits(self) -> usize {
+        self.blocks() + self.count
+    }
+
+    /// Lengths of the tables, in the order of [`Visits`].
+    pub const fn lengths(self) -> [usize; 5] {
+        let visits = self.visits();
+        [visits, visits, visits, visits, visits + 1]
+    }
+
+    /// Declares the tables of a kernel, which a model takes to be those of [even](Self::even) groups.
+    pub fn declare(self, spec: &mut SpecBuilder) -> Visits {
+        let even = self.tables(&self.even());
+        let [group, block, first, end, opens] = even.expect("even groups have all rows, no more");
+        let mut table = |name, typical, last: usize, ascending| {
+            spec.table(Table {
+                name,
+                last: last as i64,
+                ascending,
+                typical,
+            })
+        };
+        Visits {
+            group: table("group", group, self.count - 1, true),
+            block: table("block", block, self.blocks() - 1, true),
+            first: table("first", first, self.block, false),
+            end: table("end", end, self.block, false),
+            opens: table("opens", opens, 1, false),
+        }
+    }
+
+    /// Checks sizes, one for each group.
+    ///
+    /// # Errors
+    /// [`GroupsError`] names the first group of negative size, or how many rows there are too few.
+    pub fn check(self, sizes: &[i32]) -> Result<(), GroupsError> {
+        if let Some((group, &size)) = sizes.iter().enumerate().find(|(_, size)| **size < 0) {
+            return Err(GroupsError::Negative { group, size });
+        }
+        let total = sizes.iter().map(|&size| size as u64).sum();
+        match total > self.rows as u64 {
+            true => Err(GroupsError::TooMany {
+                total,
+                rows: self.rows,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The tables for groups of these sizes, in the order of [`Visits`].
+    ///
+    /// # Errors
+    /// As for [`Self::check`].
+    pub fn tables(self, sizes: &[i32]) -> Result<[Vec<i32>; 5], GroupsError> {
+        self.check(sizes)?;
+        let last_block = self.blocks() - 1;
+        let mut tables = self.lengths().map(Vec::with_capacity);
+        let mut visit = |values: [usize; 5]| {
+            for (table, value) in tables.iter_mut().zip(values) {
+                table.push(value as i32);
+            }
+        };
+        let (mut start, mut visits) = (0, 0);
+        for (group, &size) in sizes.iter().enumerate() {
+            let end = start + size as usize;
+            let first_block = (start / self.block).min(last_block);
+            let blocks = first_block..=first_block.max(end.saturating_sub(1) / self.block);
+            for block in blocks {
+                let row = |row: usize| row.saturating_sub(block * self.block).min(self.block);
+                let opens = usize::from(block == first_block);
+                visit([group, block, row(start), row(end), opens]);
+                visits += 1;
+            }
+            start = end;
+        }
+        let group = self.count - 1;
+        for block in start.div_ceil(self.block)..self.blocks() {
+            visit([group, block, 0, 0, 0]);
+            visits += 1;
+        }
+        for _ in visits..self.visits() {
+            visit([group, last_block, self.block, self.block, 0]);
+        }
+        tables[4].push(1);
+        Ok(tables)
+    }
+
+    /// Sizes of groups that share all rows as evenly as can be: what a balanced router makes.
+    pub fn even(self) -> Vec<i32> {
+        let mut sizes = vec![(self.rows / self.count) as i32; self.count];
+        (sizes.iter_mut().take(self.rows % self.count)).for_each(|size| *size += 1);
+        sizes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn tables_are_those_of_the_module_text() {
+        let groups = Groups {
+            rows: 12,
+            count: 3,
+            block: 4,
+        };
+        let tables = groups.tables(&[5, 0, 3]).unwrap();
+        assert_eq!(tables[0], [0, 0, 1, 2, 2, 2]);
+        assert_eq!(tables[1], [0, 1, 1, 1, 2, 2]);
+        assert_eq!(tables[2], [0, 0, 1, 1, 0, 4]);
+        assert_eq!(tables[3], [4, 1, 1, 4, 0, 4]);
+        assert_eq!(tables[4], [1, 0, 1, 1, 0, 0, 1]);
+    }
+
+    /// Of all sizes of three groups of up to ten rows: each row is visited by its group once, groups and blocks ascend and are all
+    /// seen, and the first visit of a block begins with its first row.
+    #[test]
+    fn every_row_is_visited_by_its_group() {
+        for (rows, block) in [(10, 4), (10, 3), (8, 4), (1, 4), (10, 10)] {
+            let groups = Groups {
+                rows,
+                count: 3,
+                block,
+            };
+            for code in 0..(rows + 1).pow(3) {
+                let sizes = [0, 1, 2].map(|i| (code / (rows + 1).pow(i) % (rows + 1)) as i32);
+                let Ok(tables) = groups.tables(&sizes) else {
+                    assert!(sizes.iter().sum::<i32>() > rows as i32);
+                    continue;
+                };
+                let mut owner = vec![None; rows];
+                let mut seen = [-1, -1];
+                for visit in 0..groups.visits() {
+                    let [group, block_, first, end] = [0, 1, 2, 3].map(|i| tables[i][visit]);
+                    for (seen, now) in seen.iter_mut().zip([group, block_]) {
+                        assert!(now == *seen || now == *seen + 1, "{sizes:?}");
+                        *seen = now;
+                    }
+                    let opens = visit == 0 || tables[0][visit - 1] != group;
+                    assert_eq!(tables[4][visit], i32::from(opens), "{sizes:?}");
+                    if visit == 0 || tables[1][visit - 1] != block_ {
+                        assert_eq!(first, 0, "{sizes:?}");
+                    } else if first == 0 {
+                        let end_before = tables[3][visit - 1];
+                        assert_eq!(end_before, 0, "rows of {sizes:?} would be forgotten");
+                    }
+                    for row in first..end {
+                        let row = block_ as usize * block + row as usize;
+                        assert_eq!(owner[row].replace(group), None);
+                    }
+                }
+                let last = [groups.count - 1, groups.blocks() - 1].map(|last| last as i32);
+                assert_eq!(seen, last, "{sizes:?}");
+                let expected = sizes.iter().enumerate();
+                let mut expected: Vec<_> = expected
+                    .flat_map(|(group, &size)| vec![Some(group as i32); size as usize])
+                    .collect();
+                expected.resize(rows, None);
+                assert_eq!(owner, expected, "{sizes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_errors() {
+        let groups = Groups {
+            rows: 8,
+            count: 2,
+            block: 4,
+        };
+        let error = |sizes: [i32; 2]| groups.check(&sizes).unwrap_err().to_string();
+        assert_eq!(error([3, -1]), "group 1 has size -1; sizes are at least 0");
+        assert_eq!(
+            error([i32::MAX, 2]),
+            "the groups have 2147483649 rows together, there are 8"
+        );
+        assert_eq!(groups.even(), [4, 4]);
+    }
+}

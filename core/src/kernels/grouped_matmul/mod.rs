@@ -1,0 +1,406 @@
+//! Grouped matrix product: the layers of a mixture of experts.
+//!
+//! Tokens are sorted by the expert that they go to, and each expert multiplies its own rows by its own weights. With rows
+//! `x [T,I]`, weights `w [E,I,O]` and `group_sizes [E]`, of which the rows of expert `e` are those from the sum of the sizes before `e` on:
+//!
+//! ```text
+//! y_t  = x_t w_e(t)                  0 for rows behind those of the last expert
+//! dx_t = dy_t w_e(t)^T               likewise
+//! dw_e = sum over the rows t of e of x_t^T dy_t          0 for experts without rows
+//! ```
+//!
+//! This is `jax.lax.ragged_dot` and its gradients. Sums are f32. How a fixed grid visits groups of any sizes is in
+//! [`groups`](crate::groups); a number that is not finite stays with the rows of its expert, for rows of others are replaced by 0
+//! behind a product, not multiplied by it.
+//!
+//! Letters are those of the op: `T` rows (tokens times experts per token), `E` experts, `I` inputs, `O` outputs.
+
+mod blocks;
+pub mod reference;
+mod rows;
+mod weights;
+
+use alloc::vec::Vec;
+
+use thiserror::Error;
+
+pub use self::blocks::{Blocks, Schedule};
+pub use self::rows::RowProduct;
+pub use self::weights::WeightProduct;
+use crate::DType;
+use crate::groups::{Groups, GroupsError};
+use crate::ops::{Contract, TileOps};
+use crate::program::{ArrayId, Kernel, Launch, Program, ProgramError, Role, Step};
+use crate::spec::{KernelSpec, SpecError};
+
+/// Why a grouped product cannot be computed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum GroupedError {
+    /// A size is 0, or too large to count.
+    #[error("{what} is {size}; it must be at least 1, and arrays have fewer than 2^31 rows")]
+    Size {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        size: usize,
+    },
+    /// A type that is not computed with.
+    #[error("{what} is {dtype}; it must be f32 or bf16")]
+    DType {
+        /// Of what.
+        what: &'static str,
+        /// The type.
+        dtype: DType,
+    },
+    /// A block is 0, or what it must divide is no multiple of it.
+    #[error("the block of {what} is {block}; {rule} ({size})")]
+    Block {
+        /// Of what.
+        what: &'static str,
+        /// Block.
+        block: usize,
+        /// What it must be.
+        rule: &'static str,
+        /// The size that the rule is about.
+        size: usize,
+    },
+    /// Sizes of groups that the rows do not have.
+    #[error(transparent)]
+    Groups(#[from] GroupsError),
+    /// Not one size for each group.
+    #[error("there are {got} group sizes for {experts} experts")]
+    Sizes {
+        /// Sizes.
+        got: usize,
+        /// Experts.
+        experts: usize,
+    },
+    /// A kernel's spec is refused.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+impl From<SpecError> for GroupedError {
+    fn from(error: SpecError) -> Self {
+        Self::Program(error.into())
+    }
+}
+
+/// The op on given shapes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupedMatmul {
+    rows: usize,
+    experts: usize,
+    inputs: usize,
+    outputs: usize,
+    dtype: DType,
+    out_dtype: DType,
+}
+
+impl GroupedMatmul {
+    /// The op for `x [rows, inputs]` and `w [experts, inputs, outputs]` of type `dtype`, whose results are of type `out_dtype`.
+    ///
+    /// # Errors
+    /// A size of 0, more rows than an `i32` counts, a type other than f32 and bf16.
+    pub fn new(
+        [rows, experts, inputs, outputs]: [usize; 4],
+        dtype: DType,
+        out_dtype: DType,
+    ) -> Result<Self, GroupedError> {
+        let sizes = [rows, experts, inputs, outputs];
+        let names = ["rows", "experts", "inputs", "outputs"];
+        for (what, size) in names.into_iter().zip(sizes) {
+            if size == 0 || i32::try_from(size).is_err() {
+                return Err(GroupedError::Size { what, size });
+            }
+        }
+        for (what, dtype) in [
+            ("the type of x and w", dtype),
+            ("the type of the results", out_dtype),
+        ] {
+            if dtype == DType::I32 {
+                return Err(GroupedError::DType { what, dtype });
+            }
+        }
+        Ok(Self {
+            rows,
+            experts,
+            inputs,
+            outputs,
+            dtype,
+            out_dtype,
+        })
+    }
+
+    /// Rows of `x`.
+    pub const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Groups of rows, and matrices of weights.
+    pub const fn experts(&self) -> usize {
+        self.experts
+    }
+
+    /// Columns of `x`.
+    pub const fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Columns of `y`.
+    pub const fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Type of `x`, `w` and `dy`.
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Type of `y`, `dx` and `dw`.
+    pub const fn out_dtype(&self) -> DType {
+        self.out_dtype
+    }
+
+    /// Checks the sizes of the groups.
+    ///
+    /// # Errors
+    /// Not one for each expert, one that is negative, more rows than there are.
+    pub fn check_sizes(&self, sizes: &[i32]) -> Result<(), GroupedError> {
+        if sizes.len() != self.experts {
+            let (got, experts) = (sizes.len(), self.experts);
+            return Err(GroupedError::Sizes { got, experts });
+        }
+        Ok(self.groups(self.rows).check(sizes)?)
+    }
+
+    /// The forward pass: `x`, `w`, `group_sizes` to `y`.
+    ///
+    /// # Errors
+    /// Blocks that do not fit, or that the specs refuse.
+    pub fn forward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
+        let blocks = schedule.forward;
+        blocks.check(Some(("inputs", self.inputs, blocks.inputs)))?;
+        let mut p = GroupedProgram::new("grouped_matmul forward", self);
+        let x = p.rows(Role::Input, "x", self.inputs);
+        let w = p.weights(Role::Input, "w");
+        let y = p.rows(Role::Output, "y", self.outputs);
+        let kernel = RowProduct::new("grouped_matmul_forward", self, Contract::NN, blocks)?;
+        p.launch(GroupedKernel::Rows(kernel), [x, w, y], blocks.rows)?;
+        Ok(p.program)
+    }
+
+    /// The backward pass: `x`, `w`, `group_sizes`, `dy` to `dx`, `dw`.
+    ///
+    /// # Errors
+    /// Blocks that do not fit, or that the specs refuse.
+    pub fn backward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
+        let Schedule { dx, dw, .. } = *schedule;
+        dx.check(Some(("outputs", self.outputs, dx.outputs)))?;
+        dw.check(None)?;
+        let mut p = GroupedProgram::new("grouped_matmul backward", self);
+        let x = p.rows(Role::Input, "x", self.inputs);
+        let w = p.weights(Role::Input, "w");
+        let dy = p.input_gradient();
+        let to_x = p.rows(Role::Output, "dx", self.inputs);
+        let to_w = p.weights(Role::Output, "dw");
+        let kernel = RowProduct::new("grouped_matmul_dx", self, Contract::NT, dx)?;
+        p.launch(GroupedKernel::Rows(kernel), [dy, w, to_x], dx.rows)?;
+        let kernel = WeightProduct::new("grouped_matmul_dw", self, dw)?;
+        p.launch(GroupedKernel::Weights(kernel), [x, dy, to_w], dw.rows)?;
+        Ok(p.program)
+    }
+
+    fn groups(&self, block: usize) -> Groups {
+        Groups {
+            rows: self.rows,
+            count: self.experts,
+            block,
+        }
+    }
+}
+
+/// The kernels of the op.
+#[derive(Clone, Debug)]
+pub enum GroupedKernel {
+    /// Rows by the weights of their groups.
+    Rows(RowProduct),
+    /// Rows by rows, summed over each group.
+    Weights(WeightProduct),
+}
+
+impl Kernel for GroupedKernel {
+    fn spec(&self) -> &KernelSpec {
+        match self {
+            Self::Rows(kernel) => kernel.spec(),
+            Self::Weights(kernel) => kernel.spec(),
+        }
+    }
+
+    fn body<T: TileOps>(&self, t: &T) {
+        match self {
+            Self::Rows(kernel) => kernel.body(t),
+            Self::Weights(kernel) => kernel.body(t),
+        }
+    }
+}
+
+/// A program being built, and the tables that it has so far.
+struct GroupedProgram<'o> {
+    op: &'o GroupedMatmul,
+    program: Program<GroupedKernel>,
+    sizes: ArrayId,
+    /// Tables by the block of rows that they are of.
+    tables: Vec<(usize, [ArrayId; 5])>,
+}
+
+impl<'o> GroupedProgram<'o> {
+    fn new(name: &'static str, op: &'o GroupedMatmul) -> Self {
+        let mut program = Program::new(name);
+        let sizes = program.array(Role::Input, "group_sizes", DType::I32, [op.experts]);
+        Self {
+            op,
+            program,
+            sizes,
+            tables: Vec::new(),
+        }
+    }
+
+    /// What is passed in has the type of the inputs, results their own.
+    const fn dtype(&self, role: Role) -> DType {
+        match role {
+            Role::Input => self.op.dtype,
+            _ => self.op.out_dtype,
+        }
+    }
+
+    fn rows(&mut self, role: Role, name: &'static str, columns: usize) -> ArrayId {
+        let dtype = self.dtype(role);
+        self.program
+            .array(role, name, dtype, [self.op.rows, columns])
+    }
+
+    fn input_gradient(&mut self) -> ArrayId {
+        self.rows(Role::Input, "dy", self.op.outputs)
+    }
+
+    fn weights(&mut self, role: Role, name: &'static str) -> ArrayId {
+        let dims = [self.op.experts, self.op.inputs, self.op.outputs];
+        self.program.array(role, name, self.dtype(role), dims)
+    }
+
+    /// Launches a kernel that works on blocks of so many rows.
+    fn launch(
+        &mut self,
+        kernel: GroupedKernel,
+        operands: [ArrayId; 3],
+        block: usize,
+    ) -> Result<(), GroupedError> {
+        let known = self.tables.iter().find(|(of, _)| *of == block);
+        let tables = match known {
+            Some((_, tables)) => *tables,
+            None => self.visits(block)?,
+        };
+        self.program.push(Step::Launch(Launch {
+            kernel,
+            operands: operands.into(),
+            scalars: Vec::new(),
+            tables: tables.into(),
+        }))?;
+        Ok(())
+    }
+
+    fn visits(&mut self, block: usize) -> Result<[ArrayId; 5], GroupedError> {
+        let groups = self.op.groups(block);
+        let [group, in_block, first, end, opens] = groups.lengths();
+        let mut table = |name, len| (self.program).array(Role::Temporary, name, DType::I32, [len]);
+        let to = [
+            table("group", group),
+            table("block", in_block),
+            table("first", first),
+            table("end", end),
+            table("opens", opens),
+        ];
+        let sizes = self.sizes;
+        self.program.push(Step::Visits { sizes, groups, to })?;
+        self.tables.push((block, to));
+        Ok(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn op() -> GroupedMatmul {
+        GroupedMatmul::new([100, 4, 24, 36], DType::F32, DType::F32).unwrap()
+    }
+
+    fn blocks(rows: usize, inputs: usize, outputs: usize) -> Schedule {
+        Schedule::of(Blocks {
+            rows,
+            part: 8,
+            inputs,
+            outputs,
+        })
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_named() {
+        let error = |sizes, dtype| {
+            let refused = GroupedMatmul::new(sizes, dtype, DType::F32);
+            refused.unwrap_err().to_string()
+        };
+        let message = "experts is 0; it must be at least 1, and arrays have fewer than 2^31 rows";
+        assert_eq!(error([8, 0, 8, 8], DType::F32), message);
+        let message = "the type of x and w is i32; it must be f32 or bf16";
+        assert_eq!(error([8, 2, 8, 8], DType::I32), message);
+        let error = |sizes: &[i32]| op().check_sizes(sizes).unwrap_err().to_string();
+        assert_eq!(error(&[1, 2, 3]), "there are 3 group sizes for 4 experts");
+        assert_eq!(
+            error(&[50, 50, 0, 1]),
+            "the groups have 101 rows together, there are 100"
+        );
+    }
+
+    #[test]
+    fn blocks_of_the_sum_divide_it() {
+        assert!(op().forward(&blocks(16, 8, 16)).is_ok());
+        let refused = op().forward(&blocks(16, 16, 16)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the block of inputs is 16; what is summed over must be a multiple of it (24)"
+        );
+        let refused = op().backward(&blocks(16, 8, 16)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the block of outputs is 16; what is summed over must be a multiple of it (36)"
+        );
+        let refused = op().forward(&blocks(20, 8, 12)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the block of rows is 20; it must be a multiple of its parts (8)"
+        );
+    }
+
+    /// Both launches of the backward pass in blocks of the same rows share their tables.
+    #[test]
+    fn tables_are_made_once() {
+        let visits = |program: &Program<GroupedKernel>| {
+            let is_visits = |step: &&Step<_>| matches!(step, Step::Visits { .. });
+            program.steps().iter().filter(is_visits).count()
+        };
+        let same = blocks(16, 8, 12);
+        assert_eq!(visits(&op().backward(&same).unwrap()), 1);
+        let different = Schedule {
+            dw: Blocks {
+                rows: 32,
+                ..same.dw
+            },
+            ..same
+        };
+        assert_eq!(visits(&op().backward(&different).unwrap()), 2);
+    }
+}
