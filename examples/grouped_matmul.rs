@@ -2,16 +2,18 @@
 //!
 //! ```
 //! cargo run --release --example grouped_matmul
-//! cargo run --release --example grouped_matmul -- --emit forward.mlir backward.mlir
+//! cargo run --release --example grouped_matmul -- --emit v5p forward.mlir backward.mlir
 //! ```
 //!
-//! The first computes a layer of eight experts on random groups of tokens, with its gradients, and holds them against products of each
-//! group alone. The second writes both passes of the same layer as StableHLO, as a training step on a TPU would call them: the sizes of the
-//! groups are an input, and the steps that visit them are computed on the device.
+//! The first computes a layer of eight experts on groups of very different sizes, with its gradients, and holds them against sums written
+//! out. The second asks the model for the fastest block sizes of the same layer on a TPU, in bf16, and writes both passes as StableHLO, as a
+//! training step would call them: the sizes of the groups are an input, and the steps that visit them are computed on the device.
 
 use std::error::Error;
 
-use tilecast::core::kernels::grouped_matmul::{Blocks, GroupedMatmul, Schedule};
+use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Product};
+use tilecast::core::target::Target;
+use tilecast::sim::experts::{choose, rank};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{DType, Matrix, grouped_matmul};
 
@@ -24,8 +26,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
         [] => on_cpu(),
-        [flag, forward, backward] if flag == "--emit" => write_for_tpu(forward, backward),
-        _ => Err("usage: grouped_matmul [--emit FORWARD BACKWARD]".into()),
+        [flag, target, files @ ..] if flag == "--emit" && files.len() == 2 => {
+            let target = Target::by_name(target)?;
+            write_for_tpu(target, files)
+        }
+        _ => Err("usage: grouped_matmul [--emit TARGET FORWARD BACKWARD]".into()),
     }
 }
 
@@ -85,21 +90,26 @@ fn on_cpu() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn write_for_tpu(forward: &str, backward: &str) -> Result<(), Box<dyn Error>> {
+fn write_for_tpu(target: &'static Target, files: &[String]) -> Result<(), Box<dyn Error>> {
     let sizes = [TOKENS, SIZES.len(), INPUTS, OUTPUTS];
     let op = GroupedMatmul::new(sizes, DType::Bf16, DType::Bf16)?;
-    let schedule = Schedule::of(Blocks {
-        rows: 256,
-        part: 256,
-        inputs: 256,
-        outputs: 512,
-    });
-    let options = EmitOptions::default();
-    for (program, file) in [
-        (op.forward(&schedule)?, forward),
-        (op.backward(&schedule)?, backward),
-    ] {
-        std::fs::write(file, emit(&program, &options)?)?;
+    for product in Product::ALL {
+        let ranked = rank(&op, product, target, None)?;
+        let best = &ranked[0];
+        println!(
+            "{} on {}: {:?}, the best of {}: {:.1} us, {} bytes of VMEM",
+            product.name(),
+            target.name,
+            best.blocks,
+            ranked.len(),
+            best.time_s() * 1e6,
+            best.report.vmem.used_bytes(),
+        );
+    }
+    let schedule = choose(&op, target, None)?;
+    let programs = [op.forward(&schedule)?, op.backward(&schedule)?];
+    for (program, file) in programs.iter().zip(files) {
+        std::fs::write(file, emit(program, &EmitOptions::default())?)?;
         println!("{} in {file}", program.name);
     }
     Ok(())

@@ -20,7 +20,7 @@
 //! | [`judge`](mod@judge) | all of that for one kernel |
 //! | [`kernel`], [`op`] | reports on one kernel, on a whole op |
 //! | [`problem`] | what an op is to all of this |
-//! | [`tune`] | the same for many block sizes |
+//! | [`tune`], [`experts`] | the same for many block sizes; of the grouped product |
 //! | [`emission`] | block sizes for a kernel that will be compiled |
 //! | [`validate`] | how far all of that is from what the compiler did, and from what ran |
 //! | [`execute`], [`interpretation`] | runs kernels and ops for their numbers |
@@ -30,6 +30,7 @@
 
 pub mod emission;
 pub mod execute;
+pub mod experts;
 pub mod grid;
 pub mod interpretation;
 pub mod judge;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each line of input is what to run: `peak`, `forward`, or `both` (the product `y`, and both gradients for the cotangent `y`, in new
-//! memory). The answer is the time in seconds and a number to check: the sum of the sizes of the first row of `y` or `dx`. For `peak`,
-//! multiply-adds from registers on all threads, it is how many operations were done.
+//! memory). The answer is the time in seconds and a number to check: the sum of the sizes of the first row of `y`, or of those of `dx` and
+//! of the weights of expert 1 in `dw`. For `peak`, multiply-adds from registers on all threads, it is how many operations were done.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -25,10 +25,11 @@ fn sizes(rows: usize, experts: usize) -> Vec<i32> {
         .collect()
 }
 
-fn sum_of_row(values: &Values, columns: usize) -> f32 {
+fn sum_of_row(values: &Values, row: usize, columns: usize) -> f32 {
+    let row = row * columns..(row + 1) * columns;
     let row = match values {
-        Values::F32(data) => Values::F32(data[..columns].to_vec()),
-        Values::Bf16(data) => Values::Bf16(data[..columns].to_vec()),
+        Values::F32(data) => Values::F32(data[row].to_vec()),
+        Values::Bf16(data) => Values::Bf16(data[row].to_vec()),
     };
     row.to_f32().iter().map(|x| x.abs()).sum()
 }
@@ -55,11 +56,13 @@ where
         let start = Instant::now();
         let check = match what.as_str() {
             "peak" => peak(dtype, threads) as f32,
-            "forward" => sum_of_row(&product.forward().expect("a valid problem"), outputs),
+            "forward" => sum_of_row(&product.forward().expect("a valid problem"), 0, outputs),
             _ => {
                 let y = product.forward().expect("a valid problem");
                 let gradients = product.backward(as_matrix(&y, [rows, outputs]));
-                sum_of_row(&gradients.expect("a valid problem").dx, inputs)
+                let gradients = gradients.expect("a valid problem");
+                let weights = sum_of_row(&gradients.dw, 1.min(experts - 1) * inputs, outputs);
+                sum_of_row(&gradients.dx, 0, inputs) + weights
             }
         };
         println!("{} {check}", start.elapsed().as_secs_f64());

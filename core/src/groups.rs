@@ -18,7 +18,6 @@
 //! without rows and of rows without a group, and comes back to none. `ceil(rows / block) + groups` visits are always enough. The idea
 //! that two groups visit a shared block in turn is that of `MegaBlocks` on TPUs (`jax/experimental/pallas/ops/tpu/megablox`).
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use thiserror::Error;
@@ -90,10 +89,10 @@ impl Groups {
         [visits, visits, visits, visits, visits + 1]
     }
 
-    /// Declares the tables of a kernel, which a model takes to be those of [even](Self::even) groups.
+    /// Declares the tables of a kernel, which a model takes to be those of [typical](Self::typical) groups.
     pub fn declare(self, spec: &mut SpecBuilder) -> Visits {
-        let even = self.tables(&self.even());
-        let [group, block, first, end, opens] = even.expect("even groups have all rows, no more");
+        let typical = self.tables(&self.typical());
+        let [group, block, first, end, opens] = typical.expect("they have all rows, no more");
         let mut table = |name, typical, last: usize, ascending| {
             spec.table(Table {
                 name,
@@ -167,11 +166,22 @@ impl Groups {
         Ok(tables)
     }
 
-    /// Sizes of groups that share all rows as evenly as can be: what a balanced router makes.
-    pub fn even(self) -> Vec<i32> {
-        let mut sizes = vec![(self.rows / self.count) as i32; self.count];
-        (sizes.iter_mut().take(self.rows % self.count)).for_each(|size| *size += 1);
-        sizes
+    /// Sizes of groups that share all rows almost evenly, as a balanced router makes them: their ends lie anywhere in blocks, so that blocks
+    /// are shared as they are with sizes that are known only when a model runs.
+    pub fn typical(self) -> Vec<i32> {
+        // Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
+        let start = |group: usize| {
+            let even = self.rows as u128 * group as u128 / self.count as u128;
+            let most = self.block.min(self.rows / self.count) as u128;
+            let shift = most * (group as u128 * 618 % 1000) / 1000;
+            match group == self.count {
+                true => self.rows as u128,
+                false => even + shift,
+            }
+        };
+        (0..self.count)
+            .map(|group| (start(group + 1) - start(group)) as i32)
+            .collect()
     }
 }
 
@@ -179,6 +189,7 @@ impl Groups {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec;
 
     #[test]
     fn tables_are_those_of_the_module_text() {
@@ -257,6 +268,28 @@ mod tests {
             error([i32::MAX, 2]),
             "the groups have 2147483649 rows together, there are 8"
         );
-        assert_eq!(groups.even(), [4, 4]);
+    }
+
+    #[test]
+    fn typical_groups_have_all_rows_and_share_blocks() {
+        for (rows, count, block) in [(8192, 8, 512), (100, 7, 16), (5, 8, 4), (8192, 128, 256)] {
+            let groups = Groups { rows, count, block };
+            let sizes = groups.typical();
+            assert!(groups.check(&sizes).is_ok());
+            assert_eq!(sizes.iter().sum::<i32>(), rows as i32);
+            let most = sizes.iter().max().copied().unwrap();
+            assert!(most as usize <= 2 * rows.div_ceil(count), "{sizes:?}");
+        }
+        let groups = Groups {
+            rows: 8192,
+            count: 8,
+            block: 512,
+        };
+        let [_, _, first, end, _] = groups.tables(&groups.typical()).unwrap();
+        let shared = first
+            .iter()
+            .zip(&end)
+            .filter(|(first, end)| 0 < **end - **first && **end - **first < 512);
+        assert_eq!(shared.count(), 14);
     }
 }

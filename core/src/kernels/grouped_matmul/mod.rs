@@ -180,14 +180,8 @@ impl GroupedMatmul {
     /// # Errors
     /// Blocks that do not fit, or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
-        let blocks = schedule.forward;
-        blocks.check(Some(("inputs", self.inputs, blocks.inputs)))?;
         let mut p = GroupedProgram::new("grouped_matmul forward", self);
-        let x = p.rows(Role::Input, "x", self.inputs);
-        let w = p.weights(Role::Input, "w");
-        let y = p.rows(Role::Output, "y", self.outputs);
-        let kernel = RowProduct::new("grouped_matmul_forward", self, Contract::NN, blocks)?;
-        p.launch(GroupedKernel::Rows(kernel), [x, w, y], blocks.rows)?;
+        p.add(Product::Y, schedule.forward)?;
         Ok(p.program)
     }
 
@@ -196,19 +190,23 @@ impl GroupedMatmul {
     /// # Errors
     /// Blocks that do not fit, or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
-        let Schedule { dx, dw, .. } = *schedule;
-        dx.check(Some(("outputs", self.outputs, dx.outputs)))?;
-        dw.check(None)?;
         let mut p = GroupedProgram::new("grouped_matmul backward", self);
-        let x = p.rows(Role::Input, "x", self.inputs);
-        let w = p.weights(Role::Input, "w");
-        let dy = p.input_gradient();
-        let to_x = p.rows(Role::Output, "dx", self.inputs);
-        let to_w = p.weights(Role::Output, "dw");
-        let kernel = RowProduct::new("grouped_matmul_dx", self, Contract::NT, dx)?;
-        p.launch(GroupedKernel::Rows(kernel), [dy, w, to_x], dx.rows)?;
-        let kernel = WeightProduct::new("grouped_matmul_dw", self, dw)?;
-        p.launch(GroupedKernel::Weights(kernel), [x, dy, to_w], dw.rows)?;
+        p.add(Product::Dx, schedule.dx)?;
+        p.add(Product::Dw, schedule.dw)?;
+        Ok(p.program)
+    }
+
+    /// One product alone.
+    ///
+    /// # Errors
+    /// Blocks that do not fit, or that the spec refuses.
+    pub fn product(
+        &self,
+        product: Product,
+        blocks: Blocks,
+    ) -> Result<Program<GroupedKernel>, GroupedError> {
+        let mut p = GroupedProgram::new(product.name(), self);
+        p.add(product, blocks)?;
         Ok(p.program)
     }
 
@@ -217,6 +215,31 @@ impl GroupedMatmul {
             rows: self.rows,
             count: self.experts,
             block,
+        }
+    }
+}
+
+/// The products of the op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Product {
+    /// `y = x w`
+    Y,
+    /// `dx = dy w^T`
+    Dx,
+    /// `dw = x^T dy`
+    Dw,
+}
+
+impl Product {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Y, Self::Dx, Self::Dw];
+
+    /// The name of its kernel.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Y => "grouped_matmul_forward",
+            Self::Dx => "grouped_matmul_dx",
+            Self::Dw => "grouped_matmul_dw",
         }
     }
 }
@@ -267,27 +290,44 @@ impl<'o> GroupedProgram<'o> {
         }
     }
 
-    /// What is passed in has the type of the inputs, results their own.
-    const fn dtype(&self, role: Role) -> DType {
-        match role {
-            Role::Input => self.op.dtype,
-            _ => self.op.out_dtype,
+    /// Adds a product, and the arrays that it is of.
+    fn add(&mut self, product: Product, blocks: Blocks) -> Result<(), GroupedError> {
+        let op = self.op;
+        blocks.check(match product {
+            Product::Y => Some(("inputs", op.inputs, blocks.inputs)),
+            Product::Dx => Some(("outputs", op.outputs, blocks.outputs)),
+            Product::Dw => None,
+        })?;
+        let name = product.name();
+        let rows = |contract| RowProduct::new(name, op, contract, blocks).map(GroupedKernel::Rows);
+        let (kernel, operands) = match product {
+            Product::Y => (rows(Contract::NN)?, ["x", "w", "y"]),
+            Product::Dx => (rows(Contract::NT)?, ["dy", "w", "dx"]),
+            Product::Dw => {
+                let kernel = WeightProduct::new(name, op, blocks)?;
+                (GroupedKernel::Weights(kernel), ["x", "dy", "dw"])
+            }
+        };
+        let operands = operands.map(|name| self.operand(name));
+        self.launch(kernel, operands, blocks.rows)
+    }
+
+    /// The array of a name, declared if it is not yet.
+    fn operand(&mut self, name: &'static str) -> ArrayId {
+        let op = self.op;
+        let (role, dtype) = match name {
+            "x" | "w" | "dy" => (Role::Input, op.dtype),
+            _ => (Role::Output, op.out_dtype),
+        };
+        if let Some(known) = self.program.find(name, &[role]) {
+            return known;
         }
-    }
-
-    fn rows(&mut self, role: Role, name: &'static str, columns: usize) -> ArrayId {
-        let dtype = self.dtype(role);
-        self.program
-            .array(role, name, dtype, [self.op.rows, columns])
-    }
-
-    fn input_gradient(&mut self) -> ArrayId {
-        self.rows(Role::Input, "dy", self.op.outputs)
-    }
-
-    fn weights(&mut self, role: Role, name: &'static str) -> ArrayId {
-        let dims = [self.op.experts, self.op.inputs, self.op.outputs];
-        self.program.array(role, name, self.dtype(role), dims)
+        let program = &mut self.program;
+        match name {
+            "w" | "dw" => program.array(role, name, dtype, [op.experts, op.inputs, op.outputs]),
+            "x" | "dx" => program.array(role, name, dtype, [op.rows, op.inputs]),
+            _ => program.array(role, name, dtype, [op.rows, op.outputs]),
+        }
     }
 
     /// Launches a kernel that works on blocks of so many rows.
