@@ -34,6 +34,8 @@ pub(crate) enum Op {
     LinearGrpo,
     /// The entropy, fused with the language-model head that computes the logits.
     LinearEntropy,
+    /// Grouped matrix product: rows sorted by expert times the weights of their experts.
+    Gmm,
 }
 
 impl Op {
@@ -46,6 +48,7 @@ impl Op {
             Self::Entropy => "entropy",
             Self::LinearGrpo => "linear-grpo",
             Self::LinearEntropy => "linear-entropy",
+            Self::Gmm => "gmm",
         }
     }
 
@@ -272,12 +275,18 @@ impl ScheduleArgs {
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Shape")]
 pub(crate) struct ProblemArgs {
-    /// Number of tokens, B
+    /// Number of tokens, B; of gmm rows, each of one token for one of its experts
     #[arg(long, value_name = "B", allow_negative_numbers = true)]
     pub(crate) tokens: usize,
-    /// Size of a hidden state, H
+    /// Size of a hidden state, H; of gmm columns of the rows
     #[arg(long, value_name = "H", allow_negative_numbers = true)]
     pub(crate) hidden: Option<usize>,
+    /// Number of experts, E
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    pub(crate) experts: Option<usize>,
+    /// Columns of the weights of an expert [hidden, out features]
+    #[arg(long, value_name = "O", allow_negative_numbers = true)]
+    pub(crate) out_features: Option<usize>,
     /// Size of the vocabulary, V
     #[arg(long, value_name = "V", allow_negative_numbers = true)]
     pub(crate) vocab: Option<usize>,

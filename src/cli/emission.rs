@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use tilecast::core::kernels::grouped_matmul::{GroupedKernel, GroupedMatmul};
 use tilecast::core::kernels::head::HeadKernel;
 use tilecast::core::kernels::linear_ce::LinearCe;
 use tilecast::core::kernels::logits_op::LogitsOp;
@@ -15,6 +16,7 @@ use tilecast::core::program::{Kernel, Program};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::emission::{Choice, choose, logits};
+use tilecast::sim::experts;
 use tilecast::sim::op::Request;
 use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
 use tilecast::tpu::lower::{F32Products, lower};
@@ -23,6 +25,7 @@ use tilecast::{ProductBlocks, Schedule, Strategy, Structure, XForm};
 
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::error::CliError;
+use super::gmm;
 use super::logits::given_blocks;
 use super::report::{backward_text, forward_text, space};
 
@@ -170,6 +173,8 @@ pub(crate) struct OpEmission {
 enum AnyProgram {
     Head(Program<HeadKernel>),
     Logits(Program<SoftmaxKernel>),
+    /// With what was chosen, for a person.
+    Experts(Program<GroupedKernel>, String),
 }
 
 impl OpEmission {
@@ -198,6 +203,7 @@ impl OpEmission {
             Op::LinearCe => choices.of_head(args.problem()?),
             Op::LinearGrpo | Op::LinearEntropy => choices.of_head(args.linear(op)?),
             Op::LogitsCe | Op::Grpo | Op::Entropy => choices.of_logits(&args.on_logits(op)?),
+            Op::Gmm => choices.of_experts(&gmm::problem(args)?),
         }
     }
 
@@ -214,6 +220,9 @@ impl OpEmission {
         match &self.program {
             AnyProgram::Head(program) => stablehlo(program, products, limit_bytes, bounds_checks),
             AnyProgram::Logits(program) => stablehlo(program, products, limit_bytes, bounds_checks),
+            AnyProgram::Experts(program, _) => {
+                stablehlo(program, products, limit_bytes, bounds_checks)
+            }
         }
     }
 
@@ -225,11 +234,15 @@ impl OpEmission {
         match &self.program {
             AnyProgram::Head(program) => kernels(program, self.products),
             AnyProgram::Logits(program) => kernels(program, self.products),
+            AnyProgram::Experts(program, _) => kernels(program, self.products),
         }
     }
 
     /// What was chosen, for a person.
     pub(crate) fn choice(&self) -> String {
+        if let AnyProgram::Experts(_, choice) = &self.program {
+            return choice.clone();
+        }
         let backward = (self.backward_blocks, self.own_blocks, self.rounds_w);
         choice_text((self.blocks, self.x.name()), backward, self.strategy)
     }
@@ -307,6 +320,33 @@ impl Choices<'_> {
             rounds_w: false,
             strategy: None,
             vmem_limit_bytes,
+            misfit: None,
+            products: self.args.f32_products.into(),
+        })
+    }
+}
+
+impl Choices<'_> {
+    /// The blocks of the three products, within the default limit or the one that is given.
+    fn of_experts(&self, problem: &GroupedMatmul) -> Result<OpEmission, CliError> {
+        let default = self.target.default_vmem_limit_bytes.value;
+        let limit_bytes = (self.vmem_limit_kib).map_or(default, |kib| u64::from(kib) << 10);
+        let schedule = experts::choose(problem, self.target, Some(limit_bytes))?;
+        let pass = self.args.schedule.pass;
+        let program = match pass {
+            Pass::Forward => problem.forward(&schedule),
+            Pass::Backward => problem.backward(&schedule),
+            Pass::Both => problem.forward_and_backward(&schedule),
+        };
+        Ok(OpEmission {
+            program: AnyProgram::Experts(program?, gmm::choice_text(&schedule, pass)),
+            blocks: None,
+            x: XForm::Given,
+            backward_blocks: None,
+            own_blocks: OwnBlocks::default(),
+            rounds_w: false,
+            strategy: None,
+            vmem_limit_bytes: limit_bytes,
             misfit: None,
             products: self.args.f32_products.into(),
         })

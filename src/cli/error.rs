@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
+use tilecast::core::kernels::grouped_matmul::GroupedError;
 use tilecast::core::kernels::head::HeadError;
 use tilecast::core::kernels::softmax::LogitsError;
 use tilecast::sim::execute::ExecuteError;
+use tilecast::sim::experts::ExpertsError;
 use tilecast::sim::interpretation::InterpretError;
 use tilecast::sim::op::SimError;
 
@@ -66,6 +68,21 @@ impl From<ExecuteError> for CliError {
             // Blocks that no kernel can be written in; what else goes wrong is our doing.
             ExecuteError::Lower(_) => Self::invalid(error),
             _ => Self::failure(error),
+        }
+    }
+}
+
+impl From<GroupedError> for CliError {
+    fn from(error: GroupedError) -> Self {
+        Self::invalid(error)
+    }
+}
+
+impl From<ExpertsError> for CliError {
+    fn from(error: ExpertsError) -> Self {
+        match error {
+            ExpertsError::NothingFits { .. } => Self::DoesNotFit(error.to_string()),
+            _ => Self::invalid(error),
         }
     }
 }

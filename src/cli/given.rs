@@ -19,9 +19,31 @@ const OF_ROWS: [Op; 5] = [
     Op::LinearEntropy,
 ];
 
+const WITH_HIDDEN: [Op; 4] = [Op::LinearCe, Op::LinearGrpo, Op::LinearEntropy, Op::Gmm];
+
+const LOSSES: [Op; 6] = [
+    Op::LinearCe,
+    Op::LogitsCe,
+    Op::Grpo,
+    Op::Entropy,
+    Op::LinearGrpo,
+    Op::LinearEntropy,
+];
+
 /// The ops that have an option; one that is not listed is an option of all.
-const OF_SOME: [(&str, &[Op]); 32] = [
-    ("hidden", &Op::ON_HEAD),
+const OF_SOME: [(&str, &[Op]); 43] = [
+    ("hidden", &WITH_HIDDEN),
+    ("experts", &[Op::Gmm]),
+    ("out_features", &[Op::Gmm]),
+    ("vocab", &LOSSES),
+    ("config", &LOSSES),
+    ("blocks", &LOSSES),
+    ("backward_blocks", &LOSSES),
+    ("most_operations", &LOSSES),
+    ("csv", &LOSSES),
+    ("html", &LOSSES),
+    ("models", &LOSSES),
+    ("trace", &LOSSES),
     ("bias", &Op::ON_HEAD),
     ("weight", &[Op::LinearCe]),
     ("chips", &Op::ON_HEAD),

@@ -164,6 +164,7 @@ impl Source {
             Op::Entropy => "logits",
             Op::LinearGrpo => "x, w, labels, advantage and old_logp",
             Op::LinearEntropy => "x and w",
+            Op::Gmm => "x, w and group_sizes",
         };
         CliError::invalid(format_args!(
             "tensor {name} is missing; {op} needs {needs}, the file has {listed}{hint}"
@@ -176,13 +177,17 @@ impl Source {
         found.ok_or_else(|| self.missing(name, ""))
     }
 
-    /// Type and shape of a matrix of floats.
+    /// Type and shape of a matrix of floats, or of several of one shape.
     ///
     /// # Errors
     /// It is missing, or something else.
-    pub(crate) fn matrix(&self, name: &str, form: &str) -> Result<(DType, [usize; 2]), CliError> {
+    pub(crate) fn matrix<const N: usize>(
+        &self,
+        name: &str,
+        form: &str,
+    ) -> Result<(DType, [usize; N]), CliError> {
         let (dtype, shape) = self.required(name)?;
-        let dims = <[usize; 2]>::try_from(shape).map_err(|_| {
+        let dims = <[usize; N]>::try_from(shape).map_err(|_| {
             CliError::invalid(format_args!("{name} is {shape:?}; it must be {form}"))
         })?;
         match dtype {
@@ -243,24 +248,34 @@ impl Source {
         rows: &str,
         check: impl Fn(&mut dyn Iterator<Item = i64>) -> Result<(), CliError>,
     ) -> Result<Vec<i32>, CliError> {
-        let (dtype, shape) = self.required("labels")?;
-        if shape != [tokens] {
-            let expected = format!("[{tokens}], one for each row of {rows}");
-            return Err(wrong_shape("labels", shape, expected));
+        let labels = self.integers("labels", tokens, &format!("row of {rows}"))?;
+        check(&mut labels.iter().copied())?;
+        // Columns and ignore index are i32, so what has passed the check and counts is too.
+        Ok(labels.into_iter().map(|label| label as i32).collect())
+    }
+
+    /// A vector of integers, one for each of `len` that are called `each`.
+    ///
+    /// # Errors
+    /// It is missing, or of another shape or type.
+    pub(crate) fn integers(
+        &mut self,
+        name: &str,
+        len: usize,
+        each: &str,
+    ) -> Result<Vec<i64>, CliError> {
+        let (dtype, shape) = self.required(name)?;
+        if shape != [len] {
+            let expected = format!("[{len}], one for each {each}");
+            return Err(wrong_shape(name, shape, expected));
         }
         match dtype {
             Dtype::I32 => {
-                let labels: Vec<i32> = self.file.read("labels")?;
-                check(&mut labels.iter().map(|&label| i64::from(label)))?;
-                Ok(labels)
+                let values: Vec<i32> = self.file.read(name)?;
+                Ok(values.into_iter().map(i64::from).collect())
             }
-            Dtype::I64 => {
-                let labels: Vec<i64> = self.file.read("labels")?;
-                check(&mut labels.iter().copied())?;
-                // Columns and ignore index are i32, so what has passed the check and counts is too.
-                Ok(labels.into_iter().map(|label| label as i32).collect())
-            }
-            _ => Err(wrong_type("labels", dtype, "I32 or I64")),
+            Dtype::I64 => self.file.read(name),
+            _ => Err(wrong_type(name, dtype, "I32 or I64")),
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A command is a module with `Args`, a clap struct whose `after_help` ends in an example, and
 //! `run(&Args) -> Result<Outcome, CliError>`. What commands share is in `args` (options, errors)
-//! and `output` (standard output); what the ops on given logits share is in `logits`, and which option
-//! belongs to which op in `given`.
+//! and `output` (standard output); what the ops on given logits share is in `logits`, the grouped product in `gmm`, and
+//! which option belongs to which op in `given`.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -20,6 +20,7 @@ mod emit;
 mod error;
 mod file;
 mod given;
+mod gmm;
 mod inputs;
 mod logits;
 mod memory;

@@ -17,6 +17,7 @@ use super::args::{Backend, LossArgs, Op, ScheduleArgs, level, parse_target};
 use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
+use super::gmm;
 use super::inputs::Inputs;
 use super::logits::{self, LogitsArgs};
 use super::memory;
@@ -42,6 +43,9 @@ use super::tpu::{self, TpuArgs};
 ///
 /// linear-grpo and linear-entropy are grpo and entropy of the logits that a head computes: they read x [B,H], w [H,V] and,
 /// where it is there, bias [V] in the place of the logits, and write dx, dw (as linear-ce does) and dbias in that of d_logits.
+///
+/// gmm reads x [T,I], w [E,I,O] (both F32 or both BF16), group_sizes [E] (I32 or I64), the rows of each expert, and, for a backward pass,
+/// dy [T,O] (ones if missing). It writes y [T,O], dx and dw (the type of the inputs, or --grad-dtype); rows behind the last group give 0.
 ///
 /// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest that a
 /// TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute:
@@ -246,6 +250,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         (Op::LinearCe, _) => compute(args)?,
         (Op::LogitsCe | Op::Grpo | Op::Entropy, _) => logits::run::compute::<LogitsOp>(args)?,
         (Op::LinearGrpo | Op::LinearEntropy, _) => logits::run::compute::<LinearOp>(args)?,
+        (Op::Gmm, _) => gmm::run(args)?,
     };
     print(text)?;
     Ok(Outcome::Done)

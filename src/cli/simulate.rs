@@ -23,6 +23,7 @@ use super::args::{Op, ProblemArgs, parse_target};
 use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
+use super::gmm;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
@@ -152,6 +153,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         Op::LogitsCe | Op::Grpo | Op::Entropy => {
             run_on(op, problem.on_logits(op)?, problem, args, trace.as_ref())
         }
+        Op::Gmm => Err(gmm::not_yet(
+            "simulate",
+            "`tune gmm` says the same of its block sizes",
+        )),
     }
 }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use bytemuck::Pod;
 pub(crate) use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use tilecast::sim::execute::{Array, Data};
 
 use super::error::CliError;
 use super::file::Output;
@@ -140,6 +141,23 @@ pub(crate) struct Tensor<'a> {
     pub(crate) shape: Vec<usize>,
     /// Its elements, row-major and little-endian.
     pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    /// The elements of an array in another shape of as many.
+    pub(crate) fn of_array(name: &'static str, array: &'a Array, shape: &[usize]) -> Self {
+        let (dtype, bytes) = match array.data() {
+            Data::F32(data) => (Dtype::F32, bytemuck::cast_slice(data)),
+            Data::Bf16(data) => (Dtype::BF16, bytemuck::cast_slice(data)),
+            Data::I32(data) => (Dtype::I32, bytemuck::cast_slice(data)),
+        };
+        Self {
+            name,
+            dtype,
+            shape: shape.to_vec(),
+            bytes,
+        }
+    }
 }
 
 /// Writes tensors as one safetensors file: all of it, or none.

@@ -23,6 +23,7 @@ use super::args::{Op, ProblemArgs, parse_target};
 use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
+use super::gmm;
 use super::output::{number, print, print_json, print_table, table};
 use super::report::{
     assumptions, blocks_json, count_text, forward_plan_text, headline, outcome, plan_text,
@@ -38,7 +39,8 @@ use super::sizes::OfSizes;
 #[command(
     after_help = "Examples:\n  tilecast tune linear-ce --target v5p --tokens 8192 --config config.json\n  \
                   tilecast tune linear-ce --target v5p,v6e --tokens 8192 --hidden 4096 --vocab 128256 --html blocks.html\n  \
-                  tilecast tune linear-ce --target v5p,v6e --tokens 8192 --models llama/config.json,qwen/config.json"
+                  tilecast tune linear-ce --target v5p,v6e --tokens 8192 --models llama/config.json,qwen/config.json\n  \
+                  tilecast tune gmm --target v5p --tokens 16384 --experts 8 --hidden 4096 --out-features 14336"
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -109,7 +111,22 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         op @ (Op::LogitsCe | Op::Grpo | Op::Entropy) => {
             run_on(args, |problem| problem.on_logits(op))
         }
+        Op::Gmm => gmm::tune(&gmm::Wanted {
+            problem: &args.problem,
+            targets: &sorted(&args.target),
+            vmem_limit_kib: args.vmem_limit_kib,
+            top: args.top,
+            json: args.json,
+        }),
     }
+}
+
+/// Each target once, oldest first.
+fn sorted(targets: &[&'static Target]) -> Vec<&'static Target> {
+    let mut targets = targets.to_vec();
+    targets.sort_by_key(|target| target.generation);
+    targets.dedup_by_key(|target| target.generation);
+    targets
 }
 
 /// Runs with the problem that `problem` makes of the options.
@@ -117,9 +134,7 @@ fn run_on<P: Problem<Blocks: OfSizes>>(
     args: &Args,
     problem: impl Fn(&ProblemArgs) -> Result<P, CliError>,
 ) -> Result<Outcome, CliError> {
-    let mut targets = args.target.clone();
-    targets.sort_by_key(|target| target.generation);
-    targets.dedup_by_key(|target| target.generation);
+    let targets = sorted(&args.target);
     if !args.models.is_empty() {
         return models::run(args, &targets, problem);
     }

@@ -3,6 +3,7 @@
 mod answers;
 mod compiler;
 mod files;
+mod gmm;
 mod hostile;
 mod linear;
 mod logits;

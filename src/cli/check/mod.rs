@@ -16,6 +16,7 @@ use tilecast::{Cpu, DType};
 use super::Outcome;
 use super::args::{Backend, Op};
 use super::error::CliError;
+use super::gmm;
 use super::output::{self, number, print, print_json, table};
 use cases::CASES;
 use compare::Errors;
@@ -62,6 +63,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         Op::LinearGrpo | Op::LinearEntropy => each(args, &linear::cases(args.op), linear::check)?,
         Op::LogitsCe | Op::Grpo | Op::Entropy => {
             each(args, &logits::cases(args.op), logits::check)?
+        }
+        Op::Gmm => {
+            let instead = "`run gmm` has the backends cpu, sim and reference";
+            return Err(gmm::not_yet("check", instead));
         }
     };
     let passed = found.iter().all(Checked::passed);

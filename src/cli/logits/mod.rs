@@ -133,7 +133,12 @@ impl LogitsArgs {
             Op::Grpo | Op::LinearGrpo => {
                 LogitsOp::Grpo(Grpo::new(b, v, dtype, self.policy(logits, given.mask)?)?)
             }
-            Op::LinearCe => return Err(CliError::failure("linear-ce has options of its own")),
+            Op::LinearCe | Op::Gmm => {
+                let name = op.name();
+                return Err(CliError::failure(format_args!(
+                    "{name} has options of its own"
+                )));
+            }
         })
     }
 

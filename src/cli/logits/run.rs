@@ -2,7 +2,6 @@
 
 use serde_json::json;
 use tilecast::core::kernels::logits_op::LogitsOp;
-use tilecast::sim::execute::{Array, Data};
 use tilecast::{Cpu, Strategy};
 
 use super::inputs::Inputs;
@@ -14,7 +13,7 @@ use crate::cli::file::Output;
 use crate::cli::memory;
 use crate::cli::output::{json_text, warn};
 use crate::cli::run::{Args, Place};
-use crate::cli::tensors::{self, Dtype, Tensor};
+use crate::cli::tensors::{self, Tensor};
 
 /// Reads, computes and writes; what is returned is for standard output.
 pub(crate) fn compute<P: Sourced>(args: &Args) -> Result<String, CliError> {
@@ -107,11 +106,11 @@ impl<P: Sourced> Report<'_, P> {
                     true => &[],
                     false => array.dims(),
                 };
-                tensor(name, array, shape)
+                Tensor::of_array(name, array, shape)
             }));
         }
         let gradients = self.results.gradients.iter();
-        found.extend(gradients.map(|(name, array)| tensor(name, array, array.dims())));
+        found.extend(gradients.map(|(name, array)| Tensor::of_array(name, array, array.dims())));
         found
     }
 
@@ -189,19 +188,5 @@ impl<P: Sourced> Report<'_, P> {
             report["strategy"] = strategy.map(Strategy::name).into();
         }
         report
-    }
-}
-
-fn tensor<'a>(name: &'static str, array: &'a Array, shape: &[usize]) -> Tensor<'a> {
-    let (dtype, bytes) = match array.data() {
-        Data::F32(data) => (Dtype::F32, bytemuck::cast_slice(data)),
-        Data::Bf16(data) => (Dtype::BF16, bytemuck::cast_slice(data)),
-        Data::I32(data) => (Dtype::I32, bytemuck::cast_slice(data)),
-    };
-    Tensor {
-        name,
-        dtype,
-        shape: shape.to_vec(),
-        bytes,
     }
 }

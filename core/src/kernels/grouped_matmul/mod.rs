@@ -196,6 +196,21 @@ impl GroupedMatmul {
         Ok(p.program)
     }
 
+    /// Both passes in one program, for a cotangent that is known before: `x`, `w`, `group_sizes`, `dy` to `y`, `dx`, `dw`.
+    ///
+    /// # Errors
+    /// Blocks that do not fit, or that the specs refuse.
+    pub fn forward_and_backward(
+        &self,
+        schedule: &Schedule,
+    ) -> Result<Program<GroupedKernel>, GroupedError> {
+        let mut p = GroupedProgram::new("grouped_matmul", self);
+        p.add(Product::Y, schedule.forward)?;
+        p.add(Product::Dx, schedule.dx)?;
+        p.add(Product::Dw, schedule.dw)?;
+        Ok(p.program)
+    }
+
     /// One product alone.
     ///
     /// # Errors

@@ -1,0 +1,162 @@
+//! `tune gmm`: block sizes of each product, ranked.
+
+use comfy_table::Table;
+use serde_json::{Value, json};
+use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Product};
+use tilecast::core::target::Target;
+use tilecast::sim::experts::{Candidate, rank};
+use tilecast::sim::{Verdict, bytes_text};
+
+use super::{blocks_text, name, problem, products};
+use crate::cli::Outcome;
+use crate::cli::args::ProblemArgs;
+use crate::cli::error::CliError;
+use crate::cli::output::{number, print, print_json, print_table, table};
+use crate::cli::report::{outcome, range_json, time_text};
+
+/// What is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) problem: &'a ProblemArgs,
+    pub(crate) targets: &'a [&'static Target],
+    pub(crate) vmem_limit_kib: Option<u32>,
+    /// Rows of a table.
+    pub(crate) top: usize,
+    pub(crate) json: bool,
+}
+
+/// What was tried of one product on one target, best first.
+struct Ranked {
+    target: &'static Target,
+    product: Product,
+    candidates: Vec<Candidate>,
+}
+
+/// Ranks the block sizes of each product on each target.
+///
+/// # Errors
+/// A shape that is refused; a kernel that the model does not understand.
+pub(crate) fn tune(wanted: &Wanted<'_>) -> Result<Outcome, CliError> {
+    let op = problem(wanted.problem)?;
+    let limit_bytes = wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+    let mut ranked = Vec::new();
+    for &target in wanted.targets {
+        for &product in products(wanted.problem.schedule.pass) {
+            ranked.push(Ranked {
+                target,
+                product,
+                candidates: rank(&op, product, target, limit_bytes)?,
+            });
+        }
+    }
+    match wanted.json {
+        true => print_json(&document(&op, &ranked))?,
+        false => ranked
+            .iter()
+            .try_for_each(|one| one.print(&op, wanted.top))?,
+    }
+    let best = ranked.iter().filter_map(|one| one.candidates.first());
+    let worst = best.map(|best| best.report.verdict).max();
+    Ok(outcome(worst.unwrap_or(Verdict::Fits)))
+}
+
+impl Ranked {
+    fn fitting(&self) -> impl Iterator<Item = &Candidate> {
+        let fits = |candidate: &&Candidate| candidate.report.verdict == Verdict::Fits;
+        self.candidates.iter().filter(fits)
+    }
+
+    fn print(&self, op: &GroupedMatmul, top: usize) -> Result<(), CliError> {
+        print(format_args!(
+            "{} of gmm on {}, {}: {} rows of {} experts, {} to {}\n{} tried: {} fit\n",
+            name(self.product),
+            self.target,
+            op.dtype(),
+            op.rows(),
+            op.experts(),
+            op.inputs(),
+            op.outputs(),
+            self.candidates.len(),
+            self.fitting().count(),
+        ))?;
+        match self.candidates.first() {
+            Some(best) if best.report.verdict == Verdict::Fits => print_table(&self.table(top))?,
+            best => {
+                let reason = best.and_then(|best| best.report.reason.as_deref());
+                print(format_args!("Nothing fits: {}", reason.unwrap_or_default()))?;
+            }
+        }
+        print(
+            "\nAssumptions\n  the sizes of the groups are almost even, and end anywhere in blocks\n",
+        )
+    }
+
+    fn table(&self, top: usize) -> Table {
+        let mut table = table([
+            "",
+            "rows/part,inputs,outputs",
+            "time",
+            "range",
+            "VMEM",
+            "limit",
+            "matrix units",
+            "bound by",
+        ]);
+        for (i, candidate) in self.fitting().take(top).enumerate() {
+            let Some(prediction) = &candidate.report.prediction else {
+                break;
+            };
+            let vmem = &candidate.report.vmem;
+            let [low, high] = prediction.time_range_s;
+            table.add_row([
+                number(i + 1),
+                blocks_text(candidate.blocks).into(),
+                number(time_text(prediction.time_s)),
+                number(format!("{} to {}", time_text(low), time_text(high))),
+                number(bytes_text(vmem.used_bytes() as f64)),
+                number(bytes_text(vmem.limit_bytes as f64)),
+                number(format!("{:.2}", prediction.mxu_fraction())),
+                prediction.bounds.binding().0.into(),
+            ]);
+        }
+        table
+    }
+}
+
+fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
+    let results: Vec<Value> = (ranked.iter())
+        .flat_map(|one| one.candidates.iter().map(move |candidate| (one, candidate)))
+        .map(|(one, Candidate { blocks, report })| {
+            let prediction = report.prediction.as_ref();
+            json!({
+                "target": one.target.name,
+                "product": name(one.product),
+                "blocks": {
+                    "rows": blocks.rows,
+                    "part": blocks.part,
+                    "inputs": blocks.inputs,
+                    "outputs": blocks.outputs,
+                },
+                "verdict": report.verdict.name(),
+                "reason": report.reason,
+                "vmem_used_bytes": report.vmem.used_bytes(),
+                "vmem_limit_bytes": report.vmem.limit_bytes,
+                "time_s": prediction.map(|prediction| prediction.time_s),
+                "time_range_s": range_json(prediction.map(|prediction| prediction.time_range_s)),
+                "cycles_per_core": prediction.map(|prediction| prediction.cycles_per_core),
+                "mxu_fraction": prediction.map(|prediction| prediction.mxu_fraction()),
+                "bottleneck": prediction.map(|prediction| prediction.bounds.binding().0),
+            })
+        })
+        .collect();
+    json!({
+        "op": "gmm",
+        "dtype": op.dtype().name(),
+        "shape": {
+            "tokens": op.rows(),
+            "experts": op.experts(),
+            "hidden": op.inputs(),
+            "out_features": op.outputs(),
+        },
+        "results": results,
+    })
+}
