@@ -238,7 +238,7 @@ fn computes(client: &Client, device: Device<'_>) {
 /// The tables of visits are those that the CPU makes, for any sizes of groups.
 fn visits_groups(client: &Client, device: Device<'_>) {
     for (rows, count, block) in [(12, 3, 4), (50, 5, 16), (50, 1, 7), (3, 4, 1), (64, 8, 64)] {
-        let groups = Groups { rows, count, block };
+        let groups = Groups::new(rows, count, block).unwrap();
         let mut program = Program::<GroupedKernel>::new("visits");
         let sizes = program.array(Role::Input, "sizes", DType::I32, [count]);
         let names = ["group", "block", "first", "end", "opens"];

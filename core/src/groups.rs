@@ -28,12 +28,9 @@ use crate::view::TableRef;
 /// Rows in groups and in blocks; the sizes of the groups are not known yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Groups {
-    /// Number of rows.
-    pub rows: usize,
-    /// Number of groups.
-    pub count: usize,
-    /// Rows of a block.
-    pub block: usize,
+    rows: usize,
+    count: usize,
+    block: usize,
 }
 
 /// The tables of visits, as a kernel sees them.
@@ -54,6 +51,14 @@ pub struct Visits {
 /// Why rows cannot be in groups of these sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum GroupsError {
+    /// There are none of something, or more than tables can count.
+    #[error("{what} is {size}; it must be at least 1 and less than 2^30")]
+    Size {
+        /// What there is none of.
+        what: &'static str,
+        /// How many there are.
+        size: usize,
+    },
     /// A size is negative.
     #[error("group {group} has size {size}; sizes are at least 0")]
     Negative {
@@ -73,6 +78,40 @@ pub enum GroupsError {
 }
 
 impl Groups {
+    /// `rows` in `count` groups, in blocks of `block` rows.
+    ///
+    /// # Errors
+    /// One of them is 0, or 2^30 and more.
+    pub fn new(rows: usize, count: usize, block: usize) -> Result<Self, GroupsError> {
+        let sizes = [
+            ("rows", rows),
+            ("groups", count),
+            ("rows of a block", block),
+        ];
+        match sizes
+            .into_iter()
+            .find(|&(_, size)| size == 0 || size >= 1 << 30)
+        {
+            Some((what, size)) => Err(GroupsError::Size { what, size }),
+            None => Ok(Self { rows, count, block }),
+        }
+    }
+
+    /// Number of rows.
+    pub const fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// Number of groups.
+    pub const fn count(self) -> usize {
+        self.count
+    }
+
+    /// Rows of a block.
+    pub const fn block(self) -> usize {
+        self.block
+    }
+
     /// Number of blocks of rows.
     pub const fn blocks(self) -> usize {
         self.rows.div_ceil(self.block)
@@ -193,11 +232,7 @@ mod tests {
 
     #[test]
     fn tables_are_those_of_the_module_text() {
-        let groups = Groups {
-            rows: 12,
-            count: 3,
-            block: 4,
-        };
+        let groups = Groups::new(12, 3, 4).unwrap();
         let tables = groups.tables(&[5, 0, 3]).unwrap();
         assert_eq!(tables[0], [0, 0, 1, 2, 2, 2]);
         assert_eq!(tables[1], [0, 1, 1, 1, 2, 2]);
@@ -211,11 +246,7 @@ mod tests {
     #[test]
     fn every_row_is_visited_by_its_group() {
         for (rows, block) in [(10, 4), (10, 3), (8, 4), (1, 4), (10, 10)] {
-            let groups = Groups {
-                rows,
-                count: 3,
-                block,
-            };
+            let groups = Groups::new(rows, 3, block).unwrap();
             for code in 0..(rows + 1).pow(3) {
                 let sizes = [0, 1, 2].map(|i| (code / (rows + 1).pow(i) % (rows + 1)) as i32);
                 let Ok(tables) = groups.tables(&sizes) else {
@@ -256,12 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn there_are_rows_groups_and_blocks() {
+        let error = Groups::new(8, 2, 0).unwrap_err().to_string();
+        let message = "rows of a block is 0; it must be at least 1 and less than 2^30";
+        assert_eq!(error, message);
+        assert!(Groups::new(8, 1 << 30, 4).is_err());
+    }
+
+    #[test]
     fn sizes_that_do_not_fit_are_errors() {
-        let groups = Groups {
-            rows: 8,
-            count: 2,
-            block: 4,
-        };
+        let groups = Groups::new(8, 2, 4).unwrap();
         let error = |sizes: [i32; 2]| groups.check(&sizes).unwrap_err().to_string();
         assert_eq!(error([3, -1]), "group 1 has size -1; sizes are at least 0");
         assert_eq!(
@@ -273,18 +308,14 @@ mod tests {
     #[test]
     fn typical_groups_have_all_rows_and_share_blocks() {
         for (rows, count, block) in [(8192, 8, 512), (100, 7, 16), (5, 8, 4), (8192, 128, 256)] {
-            let groups = Groups { rows, count, block };
+            let groups = Groups::new(rows, count, block).unwrap();
             let sizes = groups.typical();
             assert!(groups.check(&sizes).is_ok());
             assert_eq!(sizes.iter().sum::<i32>(), rows as i32);
             let most = sizes.iter().max().copied().unwrap();
             assert!(most as usize <= 2 * rows.div_ceil(count), "{sizes:?}");
         }
-        let groups = Groups {
-            rows: 8192,
-            count: 8,
-            block: 512,
-        };
+        let groups = Groups::new(8192, 8, 512).unwrap();
         let [_, _, first, end, _] = groups.tables(&groups.typical()).unwrap();
         let shared = first
             .iter()

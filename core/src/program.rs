@@ -320,7 +320,7 @@ impl<K: Kernel> Program<K> {
             Step::Visits { sizes, groups, to } => {
                 let lengths = groups.lengths();
                 let tables = to.iter().zip(lengths);
-                [(sizes, groups.count)]
+                [(sizes, groups.count())]
                     .into_iter()
                     .chain(tables)
                     .try_for_each(|(&array, len)| self.check_table("visits", array, len))

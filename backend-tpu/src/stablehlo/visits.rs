@@ -29,8 +29,8 @@ impl Numbers {
 impl Writer<'_> {
     /// The five tables for groups of the sizes that this value has.
     pub(super) fn visits(&mut self, sizes: &str, groups: Groups) -> [String; 5] {
-        let (count, visits) = (groups.count, groups.visits());
-        let (blocks, block) = (groups.blocks() as i64, groups.block as i64);
+        let (count, visits) = (groups.count(), groups.visits());
+        let (blocks, block) = (groups.blocks() as i64, groups.block() as i64);
         let sizes = Numbers {
             name: sizes.into(),
             dims: vec![count],
@@ -38,7 +38,7 @@ impl Writer<'_> {
         let sizes = self.with_constant("maximum", &sizes, 0);
         let [start, end] = self
             .running_sums(&sizes)
-            .map(|sum| self.with_constant("minimum", &sum, groups.rows as i64));
+            .map(|sum| self.with_constant("minimum", &sum, groups.rows() as i64));
         let first_block = self.with_constant("divide", &start, block);
         let first_block = self.with_constant("minimum", &first_block, blocks - 1);
         let last_row = self.with_constant("add", &end, -1);

@@ -5,11 +5,12 @@ use std::time::Instant;
 use half::bf16;
 use serde_json::json;
 use tilecast::core::kernels::grouped_matmul::{Blocks, GroupedMatmul, Schedule, reference};
-use tilecast::core::program::Kernel;
 use tilecast::grouped_matmul::{self, Weights};
 use tilecast::sim::execute::{self, Array};
+use tilecast::sim::interpretation::{InterpretError, MULTIPLICATION_LIMIT, check_kernels};
 use tilecast::{Cpu, DType, Matrix, Values};
 
+use super::blocks_text;
 use crate::cli::args::Backend;
 use crate::cli::error::CliError;
 use crate::cli::file::Output;
@@ -19,9 +20,6 @@ use crate::cli::run::{Args, Place};
 use crate::cli::tensors::{self, Tensor};
 
 const NAMES: [&str; 4] = ["x", "w", "group_sizes", "dy"];
-
-/// Multiplications that the interpreter takes, about a minute.
-const MOST_INTERPRETED: u128 = 100_000_000_000;
 
 /// Rows, inputs and outputs of a block in the interpreter: the smallest that all TPUs take.
 const INTERPRETED: [usize; 2] = [128, 128];
@@ -185,25 +183,24 @@ fn interpreted(args: &Args, op: &GroupedMatmul) -> Result<Schedule, CliError> {
         inputs: block(op.inputs()),
         outputs: block(op.outputs()),
     });
-    let products = match args.schedule.pass.backward() {
-        true => 3,
-        false => 1,
-    };
+    let backward = args.schedule.pass.backward();
     // A block that groups share is multiplied once for each of them.
     let rows = (op.rows().div_ceil(rows) + op.experts()) * rows;
+    let products = if backward { 3 } else { 1 };
     let sides = [products, rows, op.inputs(), op.outputs()];
-    let multiplications: u128 = sides.iter().map(|&side| side as u128).product();
-    if multiplications > MOST_INTERPRETED {
-        return Err(CliError::invalid(format_args!(
-            "the interpreter would take {multiplications} multiplications, at most {MOST_INTERPRETED} are accepted; use fewer \
-             rows, or --backend cpu"
-        )));
+    let work: u128 = sides.iter().map(|&side| side as u128).product();
+    if work > MULTIPLICATION_LIMIT {
+        return Err(InterpretError::TooLarge {
+            work,
+            unit: "multiplications",
+            blocks: blocks_text(schedule.forward),
+            limit: MULTIPLICATION_LIMIT,
+        }
+        .into());
     }
     let target = args.interpreter.target();
-    for (launch, _) in op.forward_and_backward(&schedule)?.launches() {
-        let spec = launch.kernel.spec();
-        spec.check_tiling(target).map_err(CliError::invalid)?;
-    }
+    let program = op.forward_and_backward(&schedule)?;
+    check_kernels(&program, target, target.vmem_usable_bytes.value)?;
     Ok(schedule)
 }
 

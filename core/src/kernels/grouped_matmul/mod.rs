@@ -38,7 +38,7 @@ use crate::spec::{KernelSpec, SpecError};
 #[non_exhaustive]
 pub enum GroupedError {
     /// A size is 0, or too large to count.
-    #[error("{what} is {size}; it must be at least 1, and arrays have fewer than 2^31 rows")]
+    #[error("{what} is {size}; it must be at least 1 and less than 2^30")]
     Size {
         /// Which.
         what: &'static str,
@@ -102,7 +102,7 @@ impl GroupedMatmul {
     /// The op for `x [rows, inputs]` and `w [experts, inputs, outputs]` of type `dtype`, whose results are of type `out_dtype`.
     ///
     /// # Errors
-    /// A size of 0, more rows than an `i32` counts, a type other than f32 and bf16.
+    /// A size of 0, or of 2^30 and more; a type other than f32 and bf16.
     pub fn new(
         [rows, experts, inputs, outputs]: [usize; 4],
         dtype: DType,
@@ -111,7 +111,7 @@ impl GroupedMatmul {
         let sizes = [rows, experts, inputs, outputs];
         let names = ["rows", "experts", "inputs", "outputs"];
         for (what, size) in names.into_iter().zip(sizes) {
-            if size == 0 || i32::try_from(size).is_err() {
+            if size == 0 || size >= 1 << 30 {
                 return Err(GroupedError::Size { what, size });
             }
         }
@@ -172,7 +172,7 @@ impl GroupedMatmul {
             let (got, experts) = (sizes.len(), self.experts);
             return Err(GroupedError::Sizes { got, experts });
         }
-        Ok(self.groups(self.rows).check(sizes)?)
+        Ok(self.groups(self.rows)?.check(sizes)?)
     }
 
     /// The forward pass: `x`, `w`, `group_sizes` to `y`.
@@ -225,12 +225,8 @@ impl GroupedMatmul {
         Ok(p.program)
     }
 
-    fn groups(&self, block: usize) -> Groups {
-        Groups {
-            rows: self.rows,
-            count: self.experts,
-            block,
-        }
+    fn groups(&self, block: usize) -> Result<Groups, GroupedError> {
+        Ok(Groups::new(self.rows, self.experts, block)?)
     }
 }
 
@@ -367,7 +363,7 @@ impl<'o> GroupedProgram<'o> {
     }
 
     fn visits(&mut self, block: usize) -> Result<[ArrayId; 5], GroupedError> {
-        let groups = self.op.groups(block);
+        let groups = self.op.groups(block)?;
         let [group, in_block, first, end, opens] = groups.lengths();
         let mut table = |name, len| (self.program).array(Role::Temporary, name, DType::I32, [len]);
         let to = [
@@ -408,7 +404,7 @@ mod tests {
             let refused = GroupedMatmul::new(sizes, dtype, DType::F32);
             refused.unwrap_err().to_string()
         };
-        let message = "experts is 0; it must be at least 1, and arrays have fewer than 2^31 rows";
+        let message = "experts is 0; it must be at least 1 and less than 2^30";
         assert_eq!(error([8, 0, 8, 8], DType::F32), message);
         let message = "the type of x and w is i32; it must be f32 or bf16";
         assert_eq!(error([8, 2, 8, 8], DType::I32), message);

@@ -46,7 +46,7 @@ impl RowProduct {
             Contract::NT => ([of_weights[1], of_weights[0]], ["dy", "dx"]),
             _ => (of_weights, ["x", "y"]),
         };
-        let groups = op.groups(blocks.rows);
+        let groups = op.groups(blocks.rows)?;
         let mut spec = SpecBuilder::new(name);
         let block_count = |(size, block, _): (usize, usize, _)| size.div_ceil(block);
         let column = spec.axis(columns.2, block_count(columns), Semantics::Parallel);

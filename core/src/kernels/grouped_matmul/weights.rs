@@ -35,7 +35,7 @@ impl WeightProduct {
         op: &GroupedMatmul,
         blocks: Blocks,
     ) -> Result<Self, GroupedError> {
-        let groups = op.groups(blocks.rows);
+        let groups = op.groups(blocks.rows)?;
         let mut spec = SpecBuilder::new(name);
         let parallel = Semantics::Parallel;
         let inputs = spec.axis("inputs", op.inputs.div_ceil(blocks.inputs), parallel);
