@@ -428,6 +428,8 @@ impl TileOps for CpuTiles<'_, '_> {
 
     fn keep_rows(&self, tile: impl Into<Tile<i64>>, first: i64, end: i64) {
         let tile = tile.into();
+        let is_input = matches!(*self.slot(tile.buffer), Slot::Input(_));
+        assert!(!is_input, "{} is an input", self.name(tile.buffer));
         let rows = tile.rows.len;
         let [first, end] = [first, end].map(|row| row.clamp(0, rows as i64) as usize);
         for dropped in [0..first, end..rows] {

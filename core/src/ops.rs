@@ -322,7 +322,8 @@ pub trait TileOps {
     /// Sets rows `valid..` of the tile to `value`; nothing if `valid` is past its end.
     fn mask_rows(&self, tile: impl Into<Tile<Self::Index>>, valid: Self::Index, value: f32);
 
-    /// Sets the rows of the tile before `first` and from `end` on to 0; either may lie outside of it.
+    /// Sets the rows of the tile before `first` and from `end` on to 0; either may lie outside of it. Not of an input window, whose
+    /// copy a later step may find again.
     fn keep_rows(&self, tile: impl Into<Tile<Self::Index>>, first: Self::Index, end: Self::Index);
 
     // ---- memory -------------------------------------------------------------------------------

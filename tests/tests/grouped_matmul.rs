@@ -61,12 +61,7 @@ impl Case {
         let narrow =
             |data: &[f32]| -> Vec<bf16> { data.iter().map(|&x| bf16::from_f32(x)).collect() };
         let halves = [&self.x, &self.w, &self.dy].map(|data| narrow(data));
-        let array = |i: usize, data: &'static str| -> ArrayRef<'_> {
-            let dims: &[usize] = match data {
-                "x" => &hidden,
-                "w" => &weights,
-                _ => &rows,
-            };
+        let array = |i: usize, dims: &[usize]| -> ArrayRef<'_> {
             let full = [&self.x, &self.w, &self.dy][i];
             match self.op.dtype() {
                 DType::Bf16 => ArrayRef::new(&halves[i][..], dims).unwrap(),
@@ -74,9 +69,9 @@ impl Case {
             }
         };
         let inputs = [
-            ("x", array(0, "x")),
-            ("w", array(1, "w")),
-            ("dy", array(2, "dy")),
+            ("x", array(0, &hidden)),
+            ("w", array(1, &weights)),
+            ("dy", array(2, &rows)),
             (
                 "group_sizes",
                 ArrayRef::new(&self.sizes[..], &[self.sizes.len()]).unwrap(),
