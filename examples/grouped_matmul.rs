@@ -13,7 +13,7 @@ use std::error::Error;
 
 use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Product};
 use tilecast::core::target::Target;
-use tilecast::sim::experts::{choose, rank};
+use tilecast::sim::experts::{Choice, choose, rank};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{DType, Matrix, grouped_matmul};
 
@@ -106,10 +106,17 @@ fn write_for_tpu(target: &'static Target, files: &[String]) -> Result<(), Box<dy
             best.report.vmem.used_bytes(),
         );
     }
-    let schedule = choose(&op, target, None)?;
+    let Choice {
+        schedule,
+        vmem_limit_bytes,
+    } = choose(&op, target, None)?;
+    let options = EmitOptions {
+        vmem_limit_bytes: Some(vmem_limit_bytes),
+        ..EmitOptions::default()
+    };
     let programs = [op.forward(&schedule)?, op.backward(&schedule)?];
     for (program, file) in programs.iter().zip(files) {
-        std::fs::write(file, emit(program, &EmitOptions::default())?)?;
+        std::fs::write(file, emit(program, &options)?)?;
         println!("{} in {file}", program.name);
     }
     Ok(())

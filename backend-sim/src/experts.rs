@@ -12,6 +12,8 @@ use tilecast_tpu::lower::F32Products;
 
 use crate::Verdict;
 use crate::kernel::{KernelError, KernelReport, report};
+use crate::memory::{FIT_PROBABILITY, raised_limit, room_bytes};
+use crate::op::MOST_OPERATIONS;
 
 /// Why block sizes cannot be ranked.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -42,6 +44,17 @@ pub struct Candidate {
     pub blocks: Blocks,
     /// VMEM, verdict and time of the kernel.
     pub report: KernelReport,
+    /// The limit of VMEM to compile it with, bytes; of what does not fit, the one that it exceeds.
+    pub vmem_limit_bytes: u64,
+}
+
+/// The fastest block sizes that fit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// The block sizes of each product.
+    pub schedule: Schedule,
+    /// The largest limit of VMEM that one of the kernels needs, bytes.
+    pub vmem_limit_bytes: u64,
 }
 
 impl Candidate {
@@ -50,10 +63,15 @@ impl Candidate {
         let prediction = self.report.prediction.as_ref();
         prediction.map_or(f64::INFINITY, |prediction| prediction.time_s)
     }
+
+    /// Whether the code is short enough to be compiled soon.
+    fn compiles_soon(&self) -> bool {
+        self.report.operations <= MOST_OPERATIONS
+    }
 }
 
-/// All block sizes that are tried for one product, the fastest first, those that do not fit last. The limit of VMEM is the target's default
-/// unless given.
+/// All block sizes that are tried for one product: the fastest first, behind them those of so much code that compiling takes long, those that
+/// do not fit last. Each has the limit of VMEM that it needs, with [room](crate::memory::room_bytes) for more spills than predicted, unless one is given.
 ///
 /// # Errors
 /// A kernel that the model does not understand.
@@ -63,16 +81,34 @@ pub fn rank(
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
 ) -> Result<Vec<Candidate>, ExpertsError> {
+    let most = target.vmem_usable_bytes.value - room_bytes(target);
+    let allowed = vmem_limit_bytes.unwrap_or(most);
     let judge = |blocks| {
         let program = op.product(product, blocks)?;
-        let reports = report(&program, target, vmem_limit_bytes, F32Products::Exact)?;
+        let reports = report(&program, target, Some(allowed), F32Products::Exact)?;
         let one_launch = reports.into_iter().next();
-        Ok(one_launch.map(|report| Candidate { blocks, report }))
+        Ok(one_launch.map(|report| {
+            let vmem = &report.vmem;
+            let likely = vmem.limit_for_probability(FIT_PROBABILITY);
+            let raised = || raised_limit(target, vmem.used_bytes(), likely);
+            let raises = vmem_limit_bytes.is_none() && report.verdict == Verdict::Fits;
+            Candidate {
+                blocks,
+                vmem_limit_bytes: if raises { raised() } else { allowed },
+                report,
+            }
+        }))
     };
     let judged: Result<Vec<_>, ExpertsError> =
         candidates(op, product).into_iter().map(judge).collect();
     let mut ranked: Vec<Candidate> = judged?.into_iter().flatten().collect();
-    ranked.sort_by(|a, b| a.time_s().total_cmp(&b.time_s()));
+    ranked.sort_by(|a, b| {
+        let fits = |one: &Candidate| one.report.verdict == Verdict::Fits;
+        let order = |one: &Candidate| (!fits(one), !one.compiles_soon());
+        order(a)
+            .cmp(&order(b))
+            .then(a.time_s().total_cmp(&b.time_s()))
+    });
     Ok(ranked)
 }
 
@@ -84,25 +120,33 @@ pub fn choose(
     op: &GroupedMatmul,
     target: &'static Target,
     vmem_limit_bytes: Option<u64>,
-) -> Result<Schedule, ExpertsError> {
-    let best = |product: Product| {
+) -> Result<Choice, ExpertsError> {
+    let mut limit_bytes = 0;
+    let mut best = |product: Product| {
         let ranked = rank(op, product, target, vmem_limit_bytes)?;
         let first = ranked
             .first()
             .filter(|first| first.report.verdict == Verdict::Fits);
         let (kernel, tried, target) = (product.name(), ranked.len(), target.name);
         first
-            .map(|first| first.blocks)
+            .map(|first| {
+                limit_bytes = limit_bytes.max(first.vmem_limit_bytes);
+                first.blocks
+            })
             .ok_or(ExpertsError::NothingFits {
                 kernel,
                 tried,
                 target,
             })
     };
-    Ok(Schedule {
+    let schedule = Schedule {
         forward: best(Product::Y)?,
         dx: best(Product::Dx)?,
         dw: best(Product::Dw)?,
+    };
+    Ok(Choice {
+        schedule,
+        vmem_limit_bytes: limit_bytes,
     })
 }
 
@@ -127,11 +171,14 @@ fn candidates(op: &GroupedMatmul, product: Product) -> Vec<Blocks> {
     let blocks = rows.flat_map(|rows| {
         let outputs = &outputs;
         inputs.iter().flat_map(move |&inputs| {
-            outputs.iter().map(move |&outputs| Blocks {
-                rows,
-                part: LANES,
-                inputs,
-                outputs,
+            outputs.iter().flat_map(move |&outputs| {
+                let parts = PARTS.into_iter().filter(move |&part| part <= rows);
+                parts.map(move |part| Blocks {
+                    rows,
+                    part,
+                    inputs,
+                    outputs,
+                })
             })
         })
     });
@@ -146,6 +193,9 @@ const BLOCKS: [usize; 5] = [256, 512, 1024, 2048, 4096];
 /// Larger blocks of inputs and outputs fit no target beside others of some use.
 const MOST: usize = 8192;
 
+/// Rows of parts of blocks that groups share. Units of v6e and v7x take 256 rows in the time that new weights do.
+const PARTS: [usize; 2] = [128, 256];
+
 /// Blocks of rows.
 const ROWS: [usize; 4] = [128, 256, 512, 1024];
 
@@ -159,7 +209,7 @@ mod tests {
         let op = GroupedMatmul::new([2048, 8, 1024, 768], DType::Bf16, DType::Bf16).unwrap();
         let target = Target::by_name("v5e").unwrap();
         let limit = Some(4 << 20);
-        let schedule = choose(&op, target, limit).unwrap();
+        let schedule = choose(&op, target, limit).unwrap().schedule;
         let chosen = [schedule.forward, schedule.dx, schedule.dw];
         for (product, chosen) in Product::ALL.into_iter().zip(chosen) {
             let ranked = rank(&op, product, target, limit).unwrap();

@@ -64,6 +64,20 @@ pub fn room_bytes(target: &Target) -> u64 {
     (4 << 20).min(target.vmem_usable_bytes.value / 10)
 }
 
+/// The limit to compile a kernel with where it may be raised, bytes: what leaves the [room](room_bytes) beyond the `used_bytes` that are predicted
+/// and is not below the `likely_bytes`, in whole KiB; at least the default, at most what there is.
+pub fn raised_limit(target: &Target, used_bytes: u64, likely_bytes: u64) -> u64 {
+    let capacity = target.vmem_usable_bytes.value;
+    let wanted = used_bytes
+        .saturating_add(room_bytes(target))
+        .max(likely_bytes)
+        .min(capacity)
+        .next_multiple_of(1 << 10);
+    wanted
+        .max(target.default_vmem_limit_bytes.value)
+        .min(capacity)
+}
+
 /// Whether a verdict may turn that comes with this [probability](VmemLedger::fit_probability) to fit: where
 /// the other one has at least 0.5 %.
 pub fn is_open(fit_probability: f64) -> bool {

@@ -22,7 +22,7 @@ use tilecast_tpu::lower::F32Products;
 
 use self::floor::array_bytes;
 use crate::kernel::{self, Bounds, KernelError, KernelReport};
-use crate::memory::room_bytes;
+use crate::memory::{raised_limit, room_bytes};
 use crate::pipeline::devices_per_chip;
 use crate::plan::{BackwardPlan, ForwardPlan};
 use crate::problem::{Problem, Setting, Unfused};
@@ -301,18 +301,11 @@ impl<P: Problem> Request<P> {
     /// the target's default one; where it may be raised, what leaves the room and is likely enough, in whole KiB, or the most that
     /// such kernels may use if they use more.
     pub fn limit_for(&self, used_bytes: u64, likely_bytes: u64) -> u64 {
-        let capacity = self.target.vmem_usable_bytes.value;
-        let default = self.target.default_vmem_limit_bytes.value;
         let given = self.allowed_bytes();
-        if !self.raises_limit || used_bytes > given {
-            return given;
+        match self.raises_limit && used_bytes <= given {
+            true => raised_limit(self.target, used_bytes, likely_bytes),
+            false => given,
         }
-        let wanted = used_bytes
-            .saturating_add(room_bytes(self.target))
-            .max(likely_bytes)
-            .min(capacity)
-            .next_multiple_of(1 << 10);
-        wanted.max(default).min(capacity)
     }
 
     /// The whole problem.

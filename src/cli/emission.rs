@@ -327,11 +327,13 @@ impl Choices<'_> {
 }
 
 impl Choices<'_> {
-    /// The blocks of the three products, within the default limit or the one that is given.
+    /// The blocks of the three products.
     fn of_experts(&self, problem: &GroupedMatmul) -> Result<OpEmission, CliError> {
-        let default = self.target.default_vmem_limit_bytes.value;
-        let limit_bytes = (self.vmem_limit_kib).map_or(default, |kib| u64::from(kib) << 10);
-        let schedule = experts::choose(problem, self.target, Some(limit_bytes))?;
+        let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let experts::Choice {
+            schedule,
+            vmem_limit_bytes,
+        } = experts::choose(problem, self.target, limit_bytes)?;
         let pass = self.args.schedule.pass;
         let program = match pass {
             Pass::Forward => problem.forward(&schedule),
@@ -346,7 +348,7 @@ impl Choices<'_> {
             own_blocks: OwnBlocks::default(),
             rounds_w: false,
             strategy: None,
-            vmem_limit_bytes: limit_bytes,
+            vmem_limit_bytes,
             misfit: None,
             products: self.args.f32_products.into(),
         })

@@ -105,15 +105,14 @@ impl Ranked {
             let Some(prediction) = &candidate.report.prediction else {
                 break;
             };
-            let vmem = &candidate.report.vmem;
             let [low, high] = prediction.time_range_s;
             table.add_row([
                 number(i + 1),
                 blocks_text(candidate.blocks).into(),
                 number(time_text(prediction.time_s)),
                 number(format!("{} to {}", time_text(low), time_text(high))),
-                number(bytes_text(vmem.used_bytes() as f64)),
-                number(bytes_text(vmem.limit_bytes as f64)),
+                number(bytes_text(candidate.report.vmem.used_bytes() as f64)),
+                number(bytes_text(candidate.vmem_limit_bytes as f64)),
                 number(format!("{:.2}", prediction.mxu_fraction())),
                 prediction.bounds.binding().0.into(),
             ]);
@@ -125,7 +124,12 @@ impl Ranked {
 fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
     let results: Vec<Value> = (ranked.iter())
         .flat_map(|one| one.candidates.iter().map(move |candidate| (one, candidate)))
-        .map(|(one, Candidate { blocks, report })| {
+        .map(|(one, candidate)| {
+            let Candidate {
+                blocks,
+                report,
+                vmem_limit_bytes,
+            } = candidate;
             let prediction = report.prediction.as_ref();
             json!({
                 "target": one.target.name,
@@ -139,7 +143,7 @@ fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
                 "verdict": report.verdict.name(),
                 "reason": report.reason,
                 "vmem_used_bytes": report.vmem.used_bytes(),
-                "vmem_limit_bytes": report.vmem.limit_bytes,
+                "vmem_limit_bytes": vmem_limit_bytes,
                 "time_s": prediction.map(|prediction| prediction.time_s),
                 "time_range_s": range_json(prediction.map(|prediction| prediction.time_range_s)),
                 "cycles_per_core": prediction.map(|prediction| prediction.cycles_per_core),

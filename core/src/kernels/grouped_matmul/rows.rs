@@ -7,7 +7,7 @@ use crate::groups::Visits;
 use crate::ops::{Accumulate, Contract, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{Tile, TileRef};
+use crate::view::{Span, Tile, TileRef};
 
 /// `out_t = rows_t w_e(t)`, or with transposed weights. Grid `(columns, visits, depth)`: the weights of a group stay where they are
 /// for all of its visits if the depth is one block. The sum of a block of rows is kept in f32 over the visits of all groups that share
@@ -96,33 +96,42 @@ impl Kernel for RowProduct {
         let visit = t.program_id(self.visit);
         let [first, end] =
             [self.visits.first, self.visits.end].map(|table| t.element(table, visit));
-        let (zero, own) = (t.index(0), end - first);
-        let all = t.index(self.blocks.rows as i64);
-        let mut begins = t.and(t.is_first(self.depth), t.equals(first, zero));
-        let mut how = Accumulate::Add;
-        if self.spec.grid()[self.depth.index()].size == 1 {
-            // The product of a whole block is all of its sum.
-            begins = t.and(begins, t.less_than(own, all));
-            how = Accumulate::Overwrite;
-        }
-        t.when(begins, || t.element_wise(self.sum, Expr::constant(0.0)));
-        t.when(t.equals(own, all), || {
-            t.matmul(self.sum, self.rows, self.w, self.contract, how);
-        });
+        let whole = t.equals(end - first, t.index(self.blocks.rows as i64));
+        let begins = t.and(t.is_first(self.depth), t.equals(first, t.index(0)));
         let multiply = |out: Tile<T::Index>, span, how| {
             t.matmul(out, self.rows.rows(span), self.w, self.contract, how);
         };
-        self.blocks.for_parts(
-            t,
-            [first, end],
-            |span| multiply(self.sum.rows(span), span, Accumulate::Add),
-            |span, [first, end]| {
-                multiply(self.product.into(), span, Accumulate::Overwrite);
-                t.keep_rows(self.product, first, end);
-                let sum = self.sum.rows(span);
-                t.element_wise(sum, Expr::leaf(sum) + Expr::leaf(self.product));
-            },
-        );
-        t.when(t.is_last(self.depth), || t.cast(self.out, self.sum));
+        let multiply_all = |how| multiply(self.sum.into(), Span::all(self.blocks.rows), how);
+        let start = || t.when(begins, || t.element_wise(self.sum, Expr::constant(0.0)));
+        let finish = || t.cast(self.out, self.sum);
+        let add_parts = || {
+            self.blocks.for_parts(
+                t,
+                [first, end],
+                |span| multiply(self.sum.rows(span), span, Accumulate::Add),
+                |span, [first, end]| {
+                    multiply(self.product.into(), span, Accumulate::Overwrite);
+                    t.keep_rows(self.product, first, end);
+                    let sum = self.sum.rows(span);
+                    t.element_wise(sum, Expr::leaf(sum) + Expr::leaf(self.product));
+                },
+            );
+        };
+        if self.spec.grid()[self.depth.index()].size > 1 {
+            start();
+            t.when(whole, || multiply_all(Accumulate::Add));
+            add_parts();
+            return t.when(t.is_last(self.depth), finish);
+        }
+        // The product of a whole block is all of its sum; in one straight line a TPU rounds rows while it multiplies others.
+        t.when(whole, || {
+            multiply_all(Accumulate::Overwrite);
+            finish();
+        });
+        t.when(t.not(whole), || {
+            start();
+            add_parts();
+            finish();
+        });
     }
 }
