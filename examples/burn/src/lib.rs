@@ -17,7 +17,7 @@ use burn::backend::{
     Autodiff, Backend, Dispatch, DispatchDevice, ExtensionType, Flex, backend_extension,
 };
 use burn::tensor::{DType, Int, Tensor, TensorData, bf16};
-use tilecast::{Cotangents, Forward, Values, LinearCe, Matrix, linear_ce};
+use tilecast::{Cotangents, Forward, LinearCe, Matrix, Values, linear_ce};
 
 /// The cross-entropy of each token, `[B]` in f32, of hidden states `x [B,H]`, a head `w [H,V]` (as burn's linear layer
 /// stores it) and `labels [B]`. A token whose label is `ignore_index` has loss 0 and no gradient.

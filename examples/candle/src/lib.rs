@@ -8,7 +8,7 @@
 use std::sync::Mutex;
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor};
-use tilecast::{ArrayMut, Cotangents, Values, GradientsMut, LinearCe, Matrix, linear_ce};
+use tilecast::{ArrayMut, Cotangents, GradientsMut, LinearCe, Matrix, Values, linear_ce};
 
 /// The cross-entropy of each token, `[B]` in f32, of hidden states `x [B,H]`, a head `w [V,H]` (as a linear layer
 /// stores it) and `labels [B]` in u32. A token whose label is `ignore_index` has loss 0 and no gradient.
