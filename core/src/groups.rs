@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
+use crate::ops::TileOps;
 use crate::spec::{SpecBuilder, Table};
 use crate::view::TableRef;
 
@@ -46,6 +47,13 @@ pub struct Visits {
     pub end: TableRef,
     /// 1 where a group is visited for the first time, and behind the last visit.
     pub opens: TableRef,
+}
+
+impl Visits {
+    /// The first row of its block that a visit works on, and the first behind them.
+    pub fn own_rows<T: TileOps>(&self, t: &T, visit: T::Index) -> [T::Index; 2] {
+        [self.first, self.end].map(|table| t.element(table, visit))
+    }
 }
 
 /// Why rows cannot be in groups of these sizes.

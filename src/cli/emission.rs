@@ -335,13 +335,9 @@ impl Choices<'_> {
             vmem_limit_bytes,
         } = experts::choose(problem, self.target, limit_bytes)?;
         let pass = self.args.schedule.pass;
-        let program = match pass {
-            Pass::Forward => problem.forward(&schedule),
-            Pass::Backward => problem.backward(&schedule),
-            Pass::Both => problem.forward_and_backward(&schedule),
-        };
+        let program = gmm::program(problem, &schedule, pass)?;
         Ok(OpEmission {
-            program: AnyProgram::Experts(program?, gmm::choice_text(&schedule, pass)),
+            program: AnyProgram::Experts(program, gmm::choice_text(&schedule, pass)),
             blocks: None,
             x: XForm::Given,
             backward_blocks: None,

@@ -3,7 +3,10 @@
 mod run;
 mod tune;
 
-use tilecast::core::kernels::grouped_matmul::{Blocks, GroupedMatmul, Product, Schedule};
+use tilecast::core::kernels::grouped_matmul::{
+    Blocks, GroupedKernel, GroupedMatmul, Product, Schedule,
+};
+use tilecast::core::program::Program;
 
 pub(crate) use run::run;
 pub(crate) use tune::{Wanted, tune};
@@ -41,6 +44,22 @@ fn products(pass: Pass) -> &'static [Product] {
         Pass::Backward => &Product::ALL[1..],
         Pass::Both => &Product::ALL,
     }
+}
+
+/// The program of a pass.
+///
+/// # Errors
+/// Blocks that are refused.
+pub(crate) fn program(
+    op: &GroupedMatmul,
+    schedule: &Schedule,
+    pass: Pass,
+) -> Result<Program<GroupedKernel>, CliError> {
+    Ok(match pass {
+        Pass::Forward => op.forward(schedule),
+        Pass::Backward => op.backward(schedule),
+        Pass::Both => op.forward_and_backward(schedule),
+    }?)
 }
 
 /// As results of `run` are called.

@@ -10,7 +10,7 @@ use tilecast::sim::execute::{self, Array};
 use tilecast::sim::interpretation::{InterpretError, MULTIPLICATION_LIMIT, check_kernels};
 use tilecast::{Cpu, DType, Matrix, Values};
 
-use super::blocks_text;
+use super::{blocks_text, program};
 use crate::cli::args::Backend;
 use crate::cli::error::CliError;
 use crate::cli::file::Output;
@@ -296,12 +296,7 @@ fn on_sim(inputs: &Inputs, schedule: &Schedule, args: &Args) -> Result<Results, 
     let sizes = Array::new(inputs.sizes.clone(), &[inputs.sizes.len()]);
     let sizes = sizes.map_err(CliError::failure)?;
     let passed = [("x", &x), ("w", &w), ("dy", &dy), ("group_sizes", &sizes)];
-    let pass = args.schedule.pass;
-    let program = match (pass.forward(), pass.backward()) {
-        (true, true) => inputs.op.forward_and_backward(schedule),
-        (true, false) => inputs.op.forward(schedule),
-        _ => inputs.op.backward(schedule),
-    }?;
+    let program = program(&inputs.op, schedule, args.schedule.pass)?;
     let start = Instant::now();
     let arrays = execute::program(&program, &passed, &args.interpreter.options())?;
     let seconds = start.elapsed().as_secs_f64();

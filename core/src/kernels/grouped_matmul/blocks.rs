@@ -53,9 +53,7 @@ impl Blocks {
             _ => Ok(()),
         }
     }
-}
 
-impl Blocks {
     /// Runs a body for each part of a visit that shares its block with another group, `own` from one row to before another: `inside` for
     /// parts that are the group's own, `cut` for those that have rows of others as well, with its rows within the part. Parts without
     /// a row of the group are left out.

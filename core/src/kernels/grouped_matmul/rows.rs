@@ -94,8 +94,7 @@ impl Kernel for RowProduct {
 
     fn body<T: TileOps>(&self, t: &T) {
         let visit = t.program_id(self.visit);
-        let [first, end] =
-            [self.visits.first, self.visits.end].map(|table| t.element(table, visit));
+        let [first, end] = self.visits.own_rows(t, visit);
         let whole = t.equals(end - first, t.index(self.blocks.rows as i64));
         let begins = t.and(t.is_first(self.depth), t.equals(first, t.index(0)));
         let multiply = |out: Tile<T::Index>, span, how| {

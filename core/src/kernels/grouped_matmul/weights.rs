@@ -78,8 +78,7 @@ impl Kernel for WeightProduct {
 
     fn body<T: TileOps>(&self, t: &T) {
         let visit = t.program_id(self.visit);
-        let [first, end] =
-            [self.visits.first, self.visits.end].map(|table| t.element(table, visit));
+        let [first, end] = self.visits.own_rows(t, visit);
         let one = t.index(1);
         let opens = t.equals(t.element(self.visits.opens, visit), one);
         t.when(opens, || t.element_wise(self.sum, Expr::constant(0.0)));
