@@ -2,7 +2,7 @@
 
     mosaic_roundtrip.py --tilecast TILECAST --libtpu FILE --binary MOSAIC_ROUNDTRIP [--targets v5e,v6e] [--jobs N] [NAME..]
 
-TILECAST is the command, built with the feature pjrt; MOSAIC_ROUNDTRIP is the example of that name.
+TILECAST is the command, MOSAIC_ROUNDTRIP the example of that name.
 Prints a table in Markdown, the one in docs/round-trip.md.
 
 A kernel comes through if the pretty text does to the byte and if the compiler makes the same of

@@ -3,8 +3,8 @@
 //! asking the compiler.
 //!
 //! Before that it prints how many candidates a second have got a time and how many were known not to fit, and what
-//! the TPU compiler takes for the best of them: `TILECAST_LIBTPU` is libtpu.so, `TILECAST` the command built with the
-//! feature `pjrt` (`target/release/tilecast` unless given). Memory is allocated as in the command.
+//! the TPU compiler takes for the best of them: `TILECAST_LIBTPU` is libtpu.so, `TILECAST` the command
+//! (`target/release/tilecast` unless given). Memory is allocated as in the command.
 #![allow(missing_docs)] // criterion's macros make undocumented items
 
 use std::env;

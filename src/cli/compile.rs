@@ -1,11 +1,8 @@
 //! `tilecast compile`: what the real TPU compiler says about an op, a kernel or a module, without a TPU.
 //!
-//! Everything that needs the compiler is in `compiler`, and what it answers in `report`; they exist with the feature
-//! `pjrt`.
+//! Everything that needs the compiler is in `compiler`, and what it answers in `report`.
 
-#[cfg(feature = "pjrt")]
 mod compiler;
-#[cfg(feature = "pjrt")]
 mod report;
 
 use std::path::PathBuf;
@@ -16,7 +13,6 @@ use tilecast::core::target::Target;
 use super::args::{Op, ProblemArgs, parse_target};
 use super::given::Given;
 
-#[cfg(feature = "pjrt")]
 pub(crate) use compiler::run;
 
 /// Compile for a TPU with the real compiler (no TPU needed)
@@ -43,7 +39,6 @@ pub(crate) use compiler::run;
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    #[cfg_attr(not(feature = "pjrt"), allow(dead_code))]
     given: Given,
     /// What to compile
     op: Option<Op>,
@@ -118,10 +113,4 @@ impl clap::FromArgMatches for OfAnOp {
             None => Self::from_arg_matches(matches).map(|new| *self = new),
         }
     }
-}
-
-/// Without the feature there is no compiler.
-#[cfg(not(feature = "pjrt"))]
-pub(crate) fn run(_: &Args) -> Result<super::Outcome, super::error::CliError> {
-    Err(super::tpu::not_built_in())
 }

@@ -36,7 +36,6 @@ mod tensors;
 mod tpu;
 mod tune;
 mod validate;
-#[cfg(feature = "pjrt")]
 mod worker;
 
 use std::io::Write;

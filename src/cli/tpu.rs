@@ -5,7 +5,6 @@
 //! [worker](super::worker): libtpu holds the TPU for as long as its process lives, and where there is no TPU
 //! may look for one for minutes.
 
-#[cfg(feature = "pjrt")]
 mod device;
 
 use std::path::PathBuf;
@@ -13,7 +12,6 @@ use std::path::PathBuf;
 use super::args::ProductsArg;
 use super::error::CliError;
 
-#[cfg(feature = "pjrt")]
 pub(super) use device::{cannot_load, run};
 
 /// Options of the backend tpu.
@@ -36,7 +34,6 @@ impl TpuArgs {
     ///
     /// # Errors
     /// Those of the work; it takes too long.
-    #[cfg(feature = "pjrt")]
     pub(crate) fn in_worker(
         &self,
         work: impl FnOnce() -> Result<String, CliError>,
@@ -55,40 +52,13 @@ impl TpuArgs {
             ))),
         }
     }
-
-    #[cfg(not(feature = "pjrt"))]
-    pub(crate) fn in_worker(
-        &self,
-        _: impl FnOnce() -> Result<String, CliError>,
-    ) -> Result<String, CliError> {
-        Err(not_built_in())
-    }
 }
 
 /// Whether the kernel of the system shows what may be a TPU: `/dev/accel0` and on up to v4, a VFIO group since.
 /// It is libtpu that decides; this only keeps it from waiting for minutes.
-#[cfg(feature = "pjrt")]
 fn has_device() -> bool {
     let names = |folder| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut devices = names("/dev").map(|entry| entry.file_name());
     devices.any(|name| name.to_string_lossy().starts_with("accel"))
         || names("/dev/vfio").next().is_some()
-}
-
-/// Without the feature there is no TPU.
-#[cfg(not(feature = "pjrt"))]
-pub(super) fn run(
-    _: &super::inputs::Inputs,
-    _: &super::args::ScheduleArgs,
-    _: &TpuArgs,
-) -> Result<(super::solve::Results, tilecast::Schedule), CliError> {
-    Err(not_built_in())
-}
-
-/// There is no libtpu in this build.
-#[cfg(not(feature = "pjrt"))]
-pub(super) fn not_built_in() -> CliError {
-    CliError::failure(
-        "this tilecast was built without libtpu; build it with `cargo build --release --features pjrt`",
-    )
 }

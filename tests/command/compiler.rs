@@ -1,5 +1,5 @@
 //! `compile` and `run --backend tpu`: what is refused before libtpu is asked, and what libtpu says. The latter needs
-//! the feature `pjrt` and `TILECAST_LIBTPU`, the file libtpu.so.
+//! `TILECAST_LIBTPU`, the file libtpu.so.
 
 use std::path::PathBuf;
 
@@ -93,22 +93,13 @@ fn options_of_another_backend() {
     }
 }
 
-#[test]
-#[cfg(not(feature = "pjrt"))]
-fn without_the_feature_the_build_is_named() {
-    let arguments: Vec<&str> = ["linear-ce"].into_iter().chain(SHAPE).collect();
-    let ran = compile("libtpu.so", &arguments);
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("--features pjrt"), "{}", ran.stderr);
-}
-
 /// The compiler, if there is one for this test.
 fn libtpu() -> Option<String> {
     let path = std::env::var_os("TILECAST_LIBTPU").map(PathBuf::from);
     match path {
-        Some(path) if cfg!(feature = "pjrt") => path.to_str().map(str::to_owned),
+        Some(path) => path.to_str().map(str::to_owned),
         _ => {
-            println!("skipped: needs the feature pjrt and TILECAST_LIBTPU, the file libtpu.so");
+            println!("skipped: needs TILECAST_LIBTPU, the file libtpu.so");
             None
         }
     }

@@ -3,7 +3,7 @@
     python=$(bash tests/python/setup.sh)
     TPU_LIBRARY_PATH=FILE $python tests/python/bench_tpu.py --tilecast PATH --libtpu FILE [--markdown docs/tpu-kernels.md]
 
-`tilecast` is built with the feature pjrt, FILE is libtpu.so (tests/python/libtpu.sh). Each contender (tpu_contenders.py) is
+FILE is libtpu.so (tests/python/libtpu.sh). Each contender (tpu_contenders.py) is
 compiled for each target, type and shape, forward and backward alone, and its schedule read (tpu_schedule.py). What was compiled once
 and read is kept in --cache by content, so that a second run takes what has changed. --markdown replaces the tables of that file, between
 its two marks, by those of this run: for each type and pass the share of the floor of every contender, how many times as fast as the best of the

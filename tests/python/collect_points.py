@@ -3,8 +3,7 @@
     collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout] [--targets v5e,v6e] [--kernels K] [--limit N] [--smallest]
         [--cycles [--record]]
 
-A row of backend-sim/data/SET.csv is emitted with its problem and blocks, compiled ahead of time (`tilecast` built with the
-feature pjrt; no TPU), and the bytes that its kernel uses are compared with the row. Where the library now makes another text
+A row of backend-sim/data/SET.csv is emitted with its problem and blocks, compiled ahead of time (no TPU), and the bytes that its kernel uses are compared with the row. Where the library now makes another text
 of the kernel than was measured, the row is counted as changed and not compared. Exit code 1 if any row differs.
 
 Cycles are read from the compiler's listings by tpu_schedule.py, with the scalars of the first launch, as the rows have them.

@@ -3,7 +3,7 @@
     compile_matrix.py --tilecast PATH --libtpu FILE [--once] [--filter TEXT] [--jobs N]
 
 A cell is an op, a target, a pass or backward strategy, a type and a shape; block sizes are those the library chooses. Each is
-emitted as StableHLO and compiled ahead of time, without a TPU, by `tilecast compile` (built with the feature `pjrt`).
+emitted as StableHLO and compiled ahead of time, without a TPU, by `tilecast compile`.
 With --once every pass is compiled once for each target and type, and the shapes take turns.
 One line per cell: VMEM used by its kernels, the limit they ask for, seconds. Exit code 1 if any cell does not compile.
 """

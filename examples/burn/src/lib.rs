@@ -275,8 +275,8 @@ mod tests {
         let (x, w) = (random([6, 4]), random([4, 5]));
         let copy = |tensor: &Tensor<2>| Tensor::<2>::from_data(tensor.to_data(), &Device::flex());
         for (x, w) in [
-            (x.clone().slice([3..6]), w.clone()),
-            (x.clone().slice([0..3]), w.clone().flip([0, 1])),
+            (x.clone().narrow(0, 3, 3), w.clone()),
+            (x.clone().narrow(0, 0, 3), w.clone().flip([0, 1])),
             (random([4, 3]).transpose(), random([5, 4]).transpose()),
         ] {
             let expected = loss(&copy(&x), &copy(&w), LABELS).unwrap();
