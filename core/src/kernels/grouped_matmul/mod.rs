@@ -180,9 +180,8 @@ impl GroupedMatmul {
     /// # Errors
     /// Blocks that do not fit, or that the specs refuse.
     pub fn forward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
-        let mut p = GroupedProgram::new("grouped_matmul forward", self);
-        p.add(Product::Y, schedule.forward)?;
-        Ok(p.program)
+        let products = [(Product::Y, schedule.forward)];
+        GroupedProgram::of("grouped_matmul forward", self, &products)
     }
 
     /// The backward pass: `x`, `w`, `group_sizes`, `dy` to `dx`, `dw`.
@@ -190,10 +189,8 @@ impl GroupedMatmul {
     /// # Errors
     /// Blocks that do not fit, or that the specs refuse.
     pub fn backward(&self, schedule: &Schedule) -> Result<Program<GroupedKernel>, GroupedError> {
-        let mut p = GroupedProgram::new("grouped_matmul backward", self);
-        p.add(Product::Dx, schedule.dx)?;
-        p.add(Product::Dw, schedule.dw)?;
-        Ok(p.program)
+        let products = [(Product::Dx, schedule.dx), (Product::Dw, schedule.dw)];
+        GroupedProgram::of("grouped_matmul backward", self, &products)
     }
 
     /// Both passes in one program, for a cotangent that is known before: `x`, `w`, `group_sizes`, `dy` to `y`, `dx`, `dw`.
@@ -204,11 +201,12 @@ impl GroupedMatmul {
         &self,
         schedule: &Schedule,
     ) -> Result<Program<GroupedKernel>, GroupedError> {
-        let mut p = GroupedProgram::new("grouped_matmul", self);
-        p.add(Product::Y, schedule.forward)?;
-        p.add(Product::Dx, schedule.dx)?;
-        p.add(Product::Dw, schedule.dw)?;
-        Ok(p.program)
+        let products = [
+            (Product::Y, schedule.forward),
+            (Product::Dx, schedule.dx),
+            (Product::Dw, schedule.dw),
+        ];
+        GroupedProgram::of("grouped_matmul", self, &products)
     }
 
     /// One product alone.
@@ -220,9 +218,7 @@ impl GroupedMatmul {
         product: Product,
         blocks: Blocks,
     ) -> Result<Program<GroupedKernel>, GroupedError> {
-        let mut p = GroupedProgram::new(product.name(), self);
-        p.add(product, blocks)?;
-        Ok(p.program)
+        GroupedProgram::of(product.name(), self, &[(product, blocks)])
     }
 
     fn groups(&self, block: usize) -> Result<Groups, GroupedError> {
@@ -253,7 +249,23 @@ impl Product {
             Self::Dw => "grouped_matmul_dw",
         }
     }
+
+    /// What it multiplies, and its result.
+    const fn operands(self) -> [&'static str; 3] {
+        match self {
+            Self::Y => ["x", "w", "y"],
+            Self::Dx => ["dy", "w", "dx"],
+            Self::Dw => ["x", "dy", "dw"],
+        }
+    }
+
+    fn reads(self, input: &str) -> bool {
+        input == GROUP_SIZES || self.operands()[..2].contains(&input)
+    }
 }
+
+/// The input that says how many rows each group has.
+const GROUP_SIZES: &str = "group_sizes";
 
 /// The kernels of the op.
 #[derive(Clone, Debug)]
@@ -284,21 +296,32 @@ impl Kernel for GroupedKernel {
 struct GroupedProgram<'o> {
     op: &'o GroupedMatmul,
     program: Program<GroupedKernel>,
-    sizes: ArrayId,
     /// Tables by the block of rows that they are of.
     tables: Vec<(usize, [ArrayId; 5])>,
 }
 
 impl<'o> GroupedProgram<'o> {
-    fn new(name: &'static str, op: &'o GroupedMatmul) -> Self {
-        let mut program = Program::new(name);
-        let sizes = program.array(Role::Input, "group_sizes", DType::I32, [op.experts]);
-        Self {
+    /// The program of some products. All programs have the inputs in one order: those of the forward pass, then the cotangent.
+    fn of(
+        name: &'static str,
+        op: &'o GroupedMatmul,
+        products: &[(Product, Blocks)],
+    ) -> Result<Program<GroupedKernel>, GroupedError> {
+        let mut new = Self {
             op,
-            program,
-            sizes,
+            program: Program::new(name),
             tables: Vec::new(),
+        };
+        for input in ["x", "w", GROUP_SIZES, "dy"] {
+            let reads = |(product, _): &(Product, Blocks)| product.reads(input);
+            if products.iter().any(reads) {
+                new.array(input);
+            }
         }
+        for &(product, blocks) in products {
+            new.add(product, blocks)?;
+        }
+        Ok(new.program)
     }
 
     /// Adds a product, and the arrays that it is of.
@@ -311,22 +334,20 @@ impl<'o> GroupedProgram<'o> {
         })?;
         let name = product.name();
         let rows = |contract| RowProduct::new(name, op, contract, blocks).map(GroupedKernel::Rows);
-        let (kernel, operands) = match product {
-            Product::Y => (rows(Contract::NN)?, ["x", "w", "y"]),
-            Product::Dx => (rows(Contract::NT)?, ["dy", "w", "dx"]),
-            Product::Dw => {
-                let kernel = WeightProduct::new(name, op, blocks)?;
-                (GroupedKernel::Weights(kernel), ["x", "dy", "dw"])
-            }
+        let kernel = match product {
+            Product::Y => rows(Contract::NN)?,
+            Product::Dx => rows(Contract::NT)?,
+            Product::Dw => GroupedKernel::Weights(WeightProduct::new(name, op, blocks)?),
         };
-        let operands = operands.map(|name| self.operand(name));
+        let operands = product.operands().map(|name| self.array(name));
         self.launch(kernel, operands, blocks.rows)
     }
 
     /// The array of a name, declared if it is not yet.
-    fn operand(&mut self, name: &'static str) -> ArrayId {
+    fn array(&mut self, name: &'static str) -> ArrayId {
         let op = self.op;
         let (role, dtype) = match name {
+            GROUP_SIZES => (Role::Input, DType::I32),
             "x" | "w" | "dy" => (Role::Input, op.dtype),
             _ => (Role::Output, op.out_dtype),
         };
@@ -335,6 +356,7 @@ impl<'o> GroupedProgram<'o> {
         }
         let program = &mut self.program;
         match name {
+            GROUP_SIZES => program.array(role, name, dtype, [op.experts]),
             "w" | "dw" => program.array(role, name, dtype, [op.experts, op.inputs, op.outputs]),
             "x" | "dx" => program.array(role, name, dtype, [op.rows, op.inputs]),
             _ => program.array(role, name, dtype, [op.rows, op.outputs]),
@@ -373,7 +395,7 @@ impl<'o> GroupedProgram<'o> {
             table("end", end),
             table("opens", opens),
         ];
-        let sizes = self.sizes;
+        let sizes = self.array(GROUP_SIZES);
         self.program.push(Step::Visits { sizes, groups, to })?;
         self.tables.push((block, to));
         Ok(to)
@@ -384,6 +406,23 @@ impl<'o> GroupedProgram<'o> {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+
+    #[test]
+    fn inputs_are_in_one_order() {
+        let (op, schedule) = (op(), blocks(16, 8, 12));
+        let inputs = |program: Program<GroupedKernel>| -> Vec<&'static str> {
+            let arrays = program.arrays().iter();
+            let inputs = arrays.filter(|array| array.role == Role::Input);
+            inputs.map(|array| array.name).collect()
+        };
+        assert_eq!(
+            inputs(op.forward(&schedule).unwrap()),
+            ["x", "w", "group_sizes"]
+        );
+        let all = ["x", "w", "group_sizes", "dy"];
+        assert_eq!(inputs(op.backward(&schedule).unwrap()), all);
+        assert_eq!(inputs(op.forward_and_backward(&schedule).unwrap()), all);
+    }
 
     fn op() -> GroupedMatmul {
         GroupedMatmul::new([100, 4, 24, 36], DType::F32, DType::F32).unwrap()
