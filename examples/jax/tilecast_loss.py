@@ -6,63 +6,19 @@
 backward passes are the emitted modules. Run as a program, the file compiles a training step with it ahead of time, for a
 TPU that need not be there, and checks that the step holds the kernels and no B x V array.
 """
-import argparse
-import dataclasses
-import functools
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
+if __name__ == "__main__":
+    import offline  # noqa: F401 (before JAX)
 
-if __name__ == "__main__":  # Read when JAX and libtpu load: compile only, ask nobody about TPUs.
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-    os.environ["TPU_ACCELERATOR_TYPE"] = "v5litepod-1"  # of this host, not of the target
-    os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
-    os.environ["TPU_WORKER_ID"] = "0"
+import argparse
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import export
 from jax.experimental import topologies
-from jax.extend import mlir
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-# The version of StableHLO in which a module is handed to JAX: the emitted operations are all that old.
-STABLEHLO_VERSION = "1.0.0"
-DTYPES = {"bfloat16": "bf16", "float32": "f32"}
-TOPOLOGIES = {"v4": "v4:2x2x1", "v5e": "v5e:2x2", "v5p": "v5p:2x2x1", "v6e": "v6e:2x2", "v7x": "tpu7x:2x2x1"}
-
-
-def emitted(command, target, pass_, tokens, hidden, vocab, dtype, options):
-    """The StableHLO text of one pass."""
-    with tempfile.TemporaryDirectory(prefix="tilecast-") as folder:
-        path = pathlib.Path(folder, "module.mlir")
-        arguments = [
-            *["emit", "linear-ce", "--target", target, "--pass", pass_, "--format", "stablehlo", "--output", str(path)],
-            *["--tokens", str(tokens), "--hidden", str(hidden), "--vocab", str(vocab), "--dtype", dtype, *options],
-        ]
-        done = subprocess.run([command, *arguments], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"{command} {' '.join(arguments)}: {done.stderr.strip()}")
-        return path.read_text()
-
-
-def callable_of(name, text, inputs, outputs):
-    """A function of JAX arrays that runs the StableHLO module `text`.
-
-    JAX exports a stand-in of the same signature, whose module is then replaced.
-    """
-
-    def stand_in(*_):
-        return tuple(jnp.zeros(output.shape, output.dtype) for output in outputs)
-
-    stand_in.__name__ = name
-    exported = export.export(jax.jit(stand_in, keep_unused=True), platforms=["tpu"])(*inputs)
-    module = mlir.serialize_portable_artifact(text, STABLEHLO_VERSION)
-    return dataclasses.replace(exported, mlir_module_serialized=module).call
+from emitted import TOPOLOGIES, callable_of, emitted
 
 
 def linear_ce(tokens, hidden, vocab, dtype=jnp.bfloat16, *, target, command="tilecast", options=()):
@@ -75,10 +31,8 @@ def linear_ce(tokens, hidden, vocab, dtype=jnp.bfloat16, *, target, command="til
     array = jax.ShapeDtypeStruct
     x, w = array((tokens, hidden), dtype), array((hidden, vocab), dtype)
     labels, per_token = array((tokens,), jnp.int32), array((tokens,), jnp.float32)
-    text = functools.partial(
-        emitted, command, target, tokens=tokens, hidden=hidden, vocab=vocab,
-        dtype=DTYPES[jnp.dtype(dtype).name], options=tuple(options),
-    )
+    shape = {"tokens": tokens, "hidden": hidden, "vocab": vocab}
+    text = lambda pass_: emitted("linear-ce", pass_, shape, dtype, target=target, command=command, options=options)
     forward = callable_of("linear_ce_forward", text("forward"), [x, w, labels], [per_token, per_token])
     backward = callable_of(
         "linear_ce_backward", text("backward"), [x, w, labels, per_token, per_token, per_token], [x, w]
