@@ -11,9 +11,9 @@
 
 use std::error::Error;
 
-use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Product};
+use tilecast::core::kernels::grouped_matmul::GroupedMatmul;
 use tilecast::core::target::Target;
-use tilecast::sim::experts::{Choice, choose, rank};
+use tilecast::sim::experts::{Choice, Request};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{DType, Matrix, grouped_matmul};
 
@@ -93,23 +93,21 @@ fn on_cpu() -> Result<(), Box<dyn Error>> {
 fn write_for_tpu(target: &'static Target, files: &[String]) -> Result<(), Box<dyn Error>> {
     let sizes = [TOKENS, SIZES.len(), INPUTS, OUTPUTS];
     let op = GroupedMatmul::new(sizes, DType::Bf16, DType::Bf16)?;
-    for product in Product::ALL {
-        let ranked = rank(&op, product, target, None)?;
-        let best = &ranked[0];
-        println!(
-            "{} on {}: {:?}, the best of {}: {:.1} us, {} bytes of VMEM",
-            product.name(),
-            target.name,
-            best.blocks,
-            ranked.len(),
-            best.time_s() * 1e6,
-            best.report.vmem.used_bytes(),
-        );
-    }
     let Choice {
         schedule,
         vmem_limit_bytes,
-    } = choose(&op, target, None)?;
+        best,
+    } = Request::of_device(op, target, None).choose([None; 2])?;
+    for (product, one) in best {
+        println!(
+            "{} on {}: {:?}, {:.1} us, {} bytes of VMEM",
+            product.name(),
+            target.name,
+            one.blocks,
+            one.time_s() * 1e6,
+            one.report.vmem.used_bytes(),
+        );
+    }
     let options = EmitOptions {
         vmem_limit_bytes: Some(vmem_limit_bytes),
         ..EmitOptions::default()

@@ -219,6 +219,16 @@ impl KernelReport {
         Ok(report)
     }
 
+    /// Why it cannot run, with its name.
+    pub fn why_not(&self) -> String {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        match self.verdict {
+            // The reason names the kernel itself.
+            Verdict::Invalid => reason.to_owned(),
+            _ => format!("{} {reason}", self.name),
+        }
+    }
+
     fn new(name: String, launches: u64, judged: &Judged, target: &Target) -> Self {
         let reason = judged.vmem.reason(target);
         Self {

@@ -9,11 +9,12 @@
 //! as what they are on a TPU: passes over HBM.
 
 mod floor;
+mod report;
 
 use thiserror::Error;
 use tilecast_core::DType;
+use tilecast_core::budget::HbmLedger;
 use tilecast_core::budget::padding::PaddingError;
-use tilecast_core::budget::{HbmLedger, HbmTerm};
 use tilecast_core::kernels::linear_ce::{HeadError, HeadKernel, LinearCe, Structure};
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::program::{Kernel, Program};
@@ -21,6 +22,7 @@ use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
 use self::floor::array_bytes;
+pub use self::report::{HbmReport, OpReport, Total};
 use crate::kernel::{self, Bounds, KernelError, KernelReport};
 use crate::memory::{raised_limit, room_bytes};
 use crate::pipeline::devices_per_chip;
@@ -29,7 +31,7 @@ use crate::problem::{Problem, Setting, Unfused};
 use crate::reuse::Known;
 use crate::schedule::Machine;
 use crate::trace::Process;
-use crate::verdict::{Verdict, hbm_reason};
+use crate::verdict::Verdict;
 
 /// Operations of a kernel, at most, that a search prefers: `docs/cost-model.md` has what the TPU compiler takes for how many.
 pub const MOST_OPERATIONS: f64 = 400_000.0;
@@ -135,41 +137,6 @@ impl<K: Kernel> PassReport<K> {
         predictions.for_each(|prediction| bounds.add(&prediction.bounds));
         bounds
     }
-}
-
-/// HBM of one chip.
-#[derive(Clone, PartialEq, Debug)]
-pub struct HbmReport {
-    /// Arrays, those of all devices of the chip together.
-    pub terms: Vec<(&'static str, u64)>,
-    /// Their sum, bytes.
-    pub used_bytes: u64,
-    /// What a chip has, bytes.
-    pub capacity_bytes: u64,
-}
-
-/// Time of the whole op.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Total {
-    /// Value.
-    pub time_s: f64,
-    /// Best and worst assumptions.
-    pub time_range_s: [f64; 2],
-    /// Tokens of all chips per second.
-    pub tokens_per_s: f64,
-}
-
-/// The op on a target.
-#[derive(Clone, PartialEq, Debug)]
-pub struct OpReport {
-    /// The worst of all kernels and HBM.
-    pub verdict: Verdict,
-    /// Why it cannot run, and what helps.
-    pub reason: Option<String>,
-    /// The arrays of both passes.
-    pub hbm: HbmReport,
-    /// Time; `None` if it cannot run.
-    pub total: Option<Total>,
 }
 
 impl<P: Problem> Request<P> {
@@ -413,60 +380,14 @@ impl<P: Problem> Request<P> {
     pub fn total(&self, passes: &[&PassReport<P::Kernel>]) -> Result<OpReport, SimError> {
         let programs = passes.iter().map(|pass| &pass.program);
         let ledger = HbmLedger::new(programs, self.target)?;
-        let devices = devices_per_chip(self.target) as u64;
-        let scaled = |term: &HbmTerm| (term.name, term.bytes.saturating_mul(devices));
-        let hbm = HbmReport {
-            terms: ledger.terms.iter().map(scaled).collect(),
-            used_bytes: ledger.used_bytes().saturating_mul(devices),
-            capacity_bytes: ledger.capacity_bytes,
-        };
-        let kernels = || passes.iter().flat_map(|pass| &pass.kernels);
-        let largest = hbm.terms.iter().copied().max_by_key(|&(_, bytes)| bytes);
-        let over = hbm_reason(
-            hbm.used_bytes,
-            hbm.capacity_bytes,
-            largest,
-            self.target,
-            P::LESS_HBM,
-        );
-        let hbm_verdict = if over.is_some() {
-            Verdict::HbmOom
-        } else {
-            Verdict::Fits
-        };
-        let of_kernels = kernels()
-            .map(|kernel| kernel.verdict)
-            .max()
-            .unwrap_or(Verdict::Fits);
-        // What keeps a kernel from compiling comes before what keeps the op from loading.
-        let (verdict, reason) = if of_kernels == Verdict::Fits {
-            (hbm_verdict, over)
-        } else {
-            let worst = kernels().find(|kernel| kernel.verdict == of_kernels);
-            let reason = |kernel: &KernelReport| {
-                let reason = kernel.reason.as_deref().unwrap_or_default();
-                match kernel.verdict {
-                    Verdict::Invalid => reason.to_owned(),
-                    _ => format!("{} {reason}", kernel.name),
-                }
-            };
-            (of_kernels, worst.map(reason))
-        };
+        let kernels = passes.iter().flat_map(|pass| &pass.kernels);
         let times: Option<Vec<[f64; 3]>> = passes.iter().map(|pass| pass.time_s()).collect();
-        let total = times.filter(|_| verdict == Verdict::Fits).map(|times| {
-            let [low, time_s, high] = [0, 1, 2].map(|i| times.iter().map(|time| time[i]).sum());
-            Total {
-                time_s,
-                time_range_s: [low, high],
-                tokens_per_s: self.problem.tokens() as f64 / time_s,
-            }
-        });
-        Ok(OpReport {
-            verdict,
-            reason,
-            hbm,
-            total,
-        })
+        Ok(OpReport::new(
+            &kernels.collect::<Vec<_>>(),
+            HbmReport::of(&ledger, self.target, P::LESS_HBM),
+            times,
+            self.problem.tokens(),
+        ))
     }
 
     /// What one chip would need without fused kernels.

@@ -12,6 +12,7 @@ use tilecast::core::kernels::linear_op::LinearOp;
 use tilecast::core::kernels::logits_op::LogitsOp;
 use tilecast::core::target::{Target, UnknownTarget};
 use tilecast::cpu::simd::Level;
+use tilecast::sim::problem::Passes;
 use tilecast::tpu::lower::F32Products;
 use tilecast::{DType, Options, Reduction, Strategy, Structure};
 
@@ -143,6 +144,16 @@ impl Pass {
     }
 }
 
+impl From<Pass> for Passes {
+    fn from(pass: Pass) -> Self {
+        match pass {
+            Pass::Forward => Self::Forward,
+            Pass::Backward => Self::Backward,
+            Pass::Both => Self::Both,
+        }
+    }
+}
+
 /// A strategy, or the choice left to tilecast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StrategyChoice(pub(crate) Option<Strategy>);
@@ -219,7 +230,7 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, value_enum, default_value_t = Pass::Both)]
     pub(crate) pass: Pass,
     /// Block sizes along tokens, hidden and vocabulary; b,v (the time block and the block size) for an op on
-    /// given logits [default: chosen]
+    /// given logits; rows, hidden and out features for gmm [default: chosen]
     #[arg(long, value_name = "b,h,v", value_parser = parse_sizes, allow_hyphen_values = true)]
     pub(crate) blocks: Option<Sizes>,
     /// Block sizes of the backward pass [default: those of --blocks, or chosen]
@@ -314,7 +325,7 @@ pub(crate) struct ProblemArgs {
     /// The gradient overwrites the logits
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// Number of chips that share the tokens evenly
+    /// Number of chips that share the tokens evenly, and the experts of gmm
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) chips: u32,
     #[command(flatten)]

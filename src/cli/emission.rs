@@ -18,7 +18,7 @@ use tilecast::sim::Verdict;
 use tilecast::sim::emission::{Choice, choose, logits};
 use tilecast::sim::experts;
 use tilecast::sim::op::Request;
-use tilecast::sim::problem::{self, OnHead, PassBlocks, Passes};
+use tilecast::sim::problem::{self, OnHead, PassBlocks};
 use tilecast::tpu::lower::{F32Products, lower};
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{ProductBlocks, Schedule, Strategy, Structure, XForm};
@@ -94,12 +94,7 @@ impl<P: OnHead> Emission<P> {
     /// # Errors
     /// Whatever the op refuses.
     pub(crate) fn program(&self, pass: Pass) -> Result<Program<HeadKernel>, CliError> {
-        let passes = match pass {
-            Pass::Forward => Passes::Forward,
-            Pass::Backward => Passes::Backward,
-            Pass::Both => Passes::Both,
-        };
-        Ok(self.problem.program(passes, &self.schedule)?)
+        Ok(self.problem.program(pass.into(), &self.schedule)?)
     }
 }
 
@@ -203,7 +198,7 @@ impl OpEmission {
             Op::LinearCe => choices.of_head(args.problem()?),
             Op::LinearGrpo | Op::LinearEntropy => choices.of_head(args.linear(op)?),
             Op::LogitsCe | Op::Grpo | Op::Entropy => choices.of_logits(&args.on_logits(op)?),
-            Op::Gmm => choices.of_experts(&gmm::problem(args)?),
+            Op::Gmm => choices.of_experts(gmm::problem(args)?),
         }
     }
 
@@ -328,14 +323,16 @@ impl Choices<'_> {
 
 impl Choices<'_> {
     /// The blocks of the three products.
-    fn of_experts(&self, problem: &GroupedMatmul) -> Result<OpEmission, CliError> {
+    fn of_experts(&self, problem: GroupedMatmul) -> Result<OpEmission, CliError> {
         let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
         let experts::Choice {
             schedule,
             vmem_limit_bytes,
-        } = experts::choose(problem, self.target, limit_bytes)?;
+            ..
+        } = experts::Request::of_device(problem, self.target, limit_bytes)
+            .choose(gmm::given(&self.args.schedule)?)?;
         let pass = self.args.schedule.pass;
-        let program = gmm::program(problem, &schedule, pass)?;
+        let program = experts::program(&problem, &schedule, pass.into())?;
         Ok(OpEmission {
             program: AnyProgram::Experts(program, gmm::choice_text(&schedule, pass)),
             blocks: None,

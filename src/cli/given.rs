@@ -31,22 +31,19 @@ const LOSSES: [Op; 6] = [
 ];
 
 /// The ops that have an option; one that is not listed is an option of all.
-const OF_SOME: [(&str, &[Op]); 43] = [
+const OF_SOME: [(&str, &[Op]); 40] = [
     ("hidden", &WITH_HIDDEN),
     ("experts", &[Op::Gmm]),
     ("out_features", &[Op::Gmm]),
     ("vocab", &LOSSES),
     ("config", &LOSSES),
-    ("blocks", &LOSSES),
-    ("backward_blocks", &LOSSES),
     ("most_operations", &LOSSES),
     ("csv", &LOSSES),
     ("html", &LOSSES),
     ("models", &LOSSES),
-    ("trace", &LOSSES),
     ("bias", &Op::ON_HEAD),
     ("weight", &[Op::LinearCe]),
-    ("chips", &Op::ON_HEAD),
+    ("chips", &WITH_HIDDEN),
     ("soft_cap", &Op::ON_HEAD),
     ("reduction", &[Op::LinearCe]),
     ("delta_dtype", &Op::ON_HEAD),

@@ -144,14 +144,19 @@ pub(crate) fn assumptions(request: &Request<impl Problem>) -> Vec<String> {
         lines.push("kernels do one thing at a time, as published Pallas kernels do".into());
     }
     if request.raises_limit() {
-        lines.push(format!(
-            "limits leave at least {} for more register spills than predicted, and where there is as much VMEM what it takes to fit with probability {FIT_PROBABILITY}; --vmem-limit-kib N counts what fits N",
-            bytes_text(room_bytes(request.target()) as f64)
-        ));
+        lines.push(raised_limit_text(request.target()));
     }
     lines.push("the time between kernels is not published; it is taken as 0".into());
     lines.extend(target_assumptions(request.target()));
     lines
+}
+
+/// What a limit that is not given is.
+pub(crate) fn raised_limit_text(target: &'static Target) -> String {
+    format!(
+        "limits leave at least {} for more register spills than predicted, and where there is as much VMEM what it takes to fit with probability {FIT_PROBABILITY}; --vmem-limit-kib N counts what fits N",
+        bytes_text(room_bytes(target) as f64)
+    )
 }
 
 /// What the prediction for any kernel takes for granted.

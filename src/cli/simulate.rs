@@ -1,5 +1,6 @@
 //! `tilecast simulate`: what one configuration, or the text of one kernel, needs and how long it takes.
 
+mod experts;
 mod json;
 mod mosaic;
 mod tables;
@@ -23,14 +24,13 @@ use super::args::{Op, ProblemArgs, parse_target};
 use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
-use super::gmm;
-use super::output::{number, print, print_json, print_table, table};
+use super::output::{print, print_json};
 use super::report::{
     assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
     time_text,
 };
 use super::sizes::OfSizes;
-use tables::{Shown, bar};
+use tables::Shown;
 
 /// Grid steps at each end of a kernel that a trace shows.
 const TRACED_STEPS: u64 = 16;
@@ -45,6 +45,7 @@ const TRACED_STEPS: u64 = 16;
 #[command(
     after_help = "Examples:\n  tilecast simulate linear-ce --target v5p --tokens 8192 --config config.json\n  \
                   tilecast simulate linear-ce --target v4 --tokens 65536 --hidden 512 --vocab 128256 --blocks 1024,512,1024\n  \
+                  tilecast simulate gmm --target v6e --chips 8 --tokens 65536 --experts 64 --hidden 2048 --out-features 1408\n  \
                   tilecast simulate --mosaic kernel.mlir --target v5e --trace kernel.json"
 )]
 pub(crate) struct Args {
@@ -153,10 +154,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         Op::LogitsCe | Op::Grpo | Op::Entropy => {
             run_on(op, problem.on_logits(op)?, problem, args, trace.as_ref())
         }
-        Op::Gmm => Err(gmm::not_yet(
-            "simulate",
-            "`tune gmm` says the same of its block sizes",
-        )),
+        Op::Gmm => {
+            let simulation = experts::Simulation::new(problem, args)?;
+            write_trace(trace.as_ref(), args.target, || simulation.trace())?;
+            match args.json {
+                true => print_json(&simulation.document())?,
+                false => simulation.print()?,
+            }
+            Ok(outcome(simulation.verdict()))
+        }
     }
 }
 
@@ -248,7 +254,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
             let numbered = report.kernels.iter().enumerate();
             kernels.extend(numbered.map(|(number, kernel)| Shown {
                 pass: Some(pass),
-                blocks: blocks(number).map(|blocks| blocks.sizes()),
+                blocks: blocks(number).map(|blocks| blocks.sizes().into()),
                 kernel,
             }));
         }
@@ -306,14 +312,9 @@ impl<'a, P: Problem> Simulation<'a, P> {
             ));
         }
         let kernels = self.kernels();
-        let of_kernels = kernels.iter().filter_map(|Shown { kernel, .. }| {
-            let reason = kernel.reason.as_ref()?;
-            Some(match kernel.verdict {
-                // The reason names the kernel itself.
-                Verdict::Invalid => reason.clone(),
-                _ => format!("{} {reason}", kernel.name),
-            })
-        });
+        let of_kernels = kernels
+            .iter()
+            .filter_map(|Shown { kernel, .. }| kernel.reason.as_ref().map(|_| kernel.why_not()));
         lines.extend(of_kernels);
         if report.verdict == Verdict::HbmOom {
             lines.extend(report.reason.clone());
@@ -338,22 +339,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
     }
 
     fn print_hbm(&self) -> Result<(), CliError> {
-        let hbm = &self.report().hbm;
-        print(format_args!(
-            "\nHBM of a chip: {} of {}",
-            bytes_text(hbm.used_bytes as f64),
-            bytes_text(hbm.capacity_bytes as f64)
-        ))?;
-        let largest = hbm.terms.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0);
-        let mut table = table(["array", "bytes", ""]);
-        for &(name, bytes) in &hbm.terms {
-            table.add_row([
-                name.into(),
-                number(bytes_text(bytes as f64)),
-                bar(bytes, largest).into(),
-            ]);
-        }
-        print_table(&table)?;
+        tables::print_hbm(&self.report().hbm)?;
         if let Some((name, used_bytes)) = self.other_place {
             let used = bytes_text(used_bytes as f64);
             print(format_args!("{name}: {used}"))?;

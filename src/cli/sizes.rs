@@ -46,6 +46,22 @@ impl Sizes {
     }
 }
 
+impl Sizes {
+    /// Rows, inputs and outputs of the grouped product.
+    ///
+    /// # Errors
+    /// There are two.
+    pub(crate) fn of_experts(self) -> Result<[usize; 3], CliError> {
+        match self {
+            Self::Three(sizes) => Ok(sizes),
+            Self::Two(_) => Err(CliError::invalid(
+                "--blocks and --backward-blocks of gmm: 2 numbers; give three, for rows, hidden and out features: \
+                 512,1024,1024",
+            )),
+        }
+    }
+}
+
 /// Blocks that can be given as sizes.
 pub(crate) trait OfSizes: PassBlocks {
     /// The blocks, as `target` takes them.

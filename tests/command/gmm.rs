@@ -183,14 +183,147 @@ fn modules_are_written_in_the_blocks_that_are_chosen() {
 }
 
 #[test]
-fn commands_that_do_not_have_it_say_what_does() {
-    for (command, instead) in [("simulate", "tune gmm"), ("check", "run gmm")] {
-        let target: &[&str] = if command == "check" {
-            &[]
-        } else {
-            &["--target", "v5e", "--tokens", "8"]
-        };
-        let ran = tilecast(here(), [command, "gmm"].iter().chain(target));
-        assert_refused(&ran, command, &["gmm", instead]);
+fn blocks_that_are_given_are_kept() {
+    let folder = TempDir::new().unwrap();
+    let given = [
+        "--blocks",
+        "256,512,256",
+        "--backward-blocks",
+        "128,512,768",
+    ];
+    let run = |arguments: &[&'static str]| {
+        tilecast(folder.path(), arguments.iter().chain(&SHAPE).chain(&given))
+    };
+    let ran = run(&[
+        "emit",
+        "gmm",
+        "--target",
+        "v5e",
+        "--format",
+        "stablehlo",
+        "--output",
+        "out",
+    ]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // Parts are chosen.
+    for (product, blocks) in [
+        ("y 256/", ",512,256"),
+        ("dx 128/128", ",512,768"),
+        ("dw 128/128", ",512,768"),
+    ] {
+        let chosen = &ran.stdout;
+        assert!(
+            chosen.contains(product) && chosen.contains(blocks),
+            "{chosen}"
+        );
     }
+    let ran = run(&["tune", "gmm", "--target", "v5e", "--json"]);
+    let json = ran.json();
+    let results = json["results"].as_array().unwrap();
+    // Rows of 256 have parts of 128 and of 256.
+    assert_eq!(results.len(), 4, "{}", ran.stdout);
+    let two = tilecast(
+        here(),
+        ["tune", "gmm", "--target", "v5e", "--blocks", "256,512"]
+            .iter()
+            .chain(&SHAPE),
+    );
+    assert_refused(&two, "two numbers", &["--blocks", "give three"]);
+    let folder = Folder::new(&tensors(false));
+    let ran = folder.run("gmm", "cpu", &["--blocks", "8,8,8"]);
+    assert_refused(&ran, "run", &["--blocks", "simulate"]);
+}
+
+fn simulate(more: &[&'static str]) -> super::Ran {
+    let arguments = ["simulate", "gmm", "--target", "v5e"];
+    tilecast(here(), arguments.iter().chain(&SHAPE).chain(more))
+}
+
+#[test]
+fn simulate_says_what_chips_that_share_the_experts_need() {
+    let ran = simulate(&["--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let one = ran.json();
+    let names = |json: &serde_json::Value, list: &str| -> Vec<String> {
+        let items = json[list].as_array().unwrap().iter();
+        items
+            .map(|item| item["name"].as_str().unwrap().into())
+            .collect()
+    };
+    assert_eq!(
+        names(&one, "kernels"),
+        [
+            "grouped_matmul_forward",
+            "grouped_matmul_dx",
+            "grouped_matmul_dw"
+        ]
+    );
+    assert!(names(&one, "exchanges").is_empty());
+    let four = simulate(&["--chips", "4", "--json"]).json();
+    assert_eq!(four["device_shape"]["tokens"], 1024);
+    assert_eq!(four["device_shape"]["experts"], 4);
+    assert_eq!(names(&four, "exchanges"), ["x", "dy", "y", "dx"]);
+    let rows_per_s = |json: &serde_json::Value| json["total"]["tokens_per_s"].as_f64().unwrap();
+    assert!(rows_per_s(&four) > 2.0 * rows_per_s(&one));
+    let ran = simulate(&["--chips", "4"]);
+    for words in [
+        "fits",
+        "Between 4 chips",
+        "HBM of a chip",
+        "1024 rows and 4 experts each",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    let ran = simulate(&["--chips", "5000"]);
+    assert_refused(&ran, "more chips than rows", &["4096 rows", "5000 devices"]);
+}
+
+#[test]
+fn simulate_names_blocks_that_fit_where_those_given_do_not() {
+    let large = [
+        "--blocks",
+        "1024,1024,768",
+        "--vmem-limit-kib",
+        "4096",
+        "--pass",
+        "forward",
+    ];
+    let ran = simulate(&large);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    for words in [
+        "vmem_oom",
+        "--vmem-limit-kib",
+        "the fastest that fit: y in ",
+    ] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    let ran = simulate(&["--blocks", "1024,1000,768"]);
+    assert_refused(&ran, "a block of the sum", &["1000", "1024"]);
+}
+
+#[test]
+fn simulate_writes_a_trace() {
+    let folder = TempDir::new().unwrap();
+    let arguments = [
+        "simulate",
+        "gmm",
+        "--target",
+        "v5e",
+        "--trace",
+        "trace.json",
+    ];
+    let ran = tilecast(folder.path(), arguments.iter().chain(&SHAPE));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let trace = fs::read_to_string(folder.path().join("trace.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&trace).unwrap();
+    assert!(!trace["traceEvents"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn every_backend_is_checked() {
+    let ran = tilecast(here(), ["check", "gmm", "--json", "--seed", "3"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    let json = ran.json();
+    assert_eq!(json["counts"]["failed"], 0);
+    assert_eq!(json["counts"]["cases"], 12);
 }

@@ -4,6 +4,7 @@
 mod cases;
 mod compare;
 mod differences;
+mod experts;
 mod head;
 mod linear;
 mod logits;
@@ -16,7 +17,6 @@ use tilecast::{Cpu, DType};
 use super::Outcome;
 use super::args::{Backend, Op};
 use super::error::CliError;
-use super::gmm;
 use super::output::{self, number, print, print_json, table};
 use cases::CASES;
 use compare::Errors;
@@ -64,10 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
         Op::LogitsCe | Op::Grpo | Op::Entropy => {
             each(args, &logits::cases(args.op), logits::check)?
         }
-        Op::Gmm => {
-            let instead = "`run gmm` has the backends cpu, sim and reference";
-            return Err(gmm::not_yet("check", instead));
-        }
+        Op::Gmm => each(args, &experts::CASES, experts::check)?,
     };
     let passed = found.iter().all(Checked::passed);
     match args.json {

@@ -44,12 +44,12 @@ pub(super) const BF16: f64 = 1.0 / (1 << 8) as f64;
 pub(super) const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 
 /// `g(n)`
-fn sum_of(terms: usize) -> f64 {
+pub(super) fn sum_of(terms: usize) -> f64 {
     8.0 * (terms as f64).sqrt() * U
 }
 
 /// The relative error of a number that is rounded to `dtype`, beside those of f32.
-fn rounding(dtype: DType) -> f64 {
+pub(super) fn rounding(dtype: DType) -> f64 {
     match dtype {
         DType::Bf16 => BF16,
         _ => 0.0,

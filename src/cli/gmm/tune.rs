@@ -2,12 +2,12 @@
 
 use comfy_table::Table;
 use serde_json::{Value, json};
-use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Product};
+use tilecast::core::kernels::grouped_matmul::Product;
 use tilecast::core::target::Target;
-use tilecast::sim::experts::{Candidate, rank};
+use tilecast::sim::experts::{Candidate, Request, products};
 use tilecast::sim::{Verdict, bytes_text};
 
-use super::{blocks_text, name, problem, products};
+use super::{assumptions, blocks_json, blocks_text, given, headline, name, request, shape_json};
 use crate::cli::Outcome;
 use crate::cli::args::ProblemArgs;
 use crate::cli::error::CliError;
@@ -26,7 +26,7 @@ pub(crate) struct Wanted<'a> {
 
 /// What was tried of one product on one target, best first.
 struct Ranked {
-    target: &'static Target,
+    request: Request,
     product: Product,
     candidates: Vec<Candidate>,
 }
@@ -34,25 +34,29 @@ struct Ranked {
 /// Ranks the block sizes of each product on each target.
 ///
 /// # Errors
-/// A shape that is refused; a kernel that the model does not understand.
+/// A shape or blocks that are refused; a kernel that the model does not understand.
 pub(crate) fn tune(wanted: &Wanted<'_>) -> Result<Outcome, CliError> {
-    let op = problem(wanted.problem)?;
-    let limit_bytes = wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+    let schedule = &wanted.problem.schedule;
+    let [forward, backward] = given(schedule)?;
     let mut ranked = Vec::new();
     for &target in wanted.targets {
-        for &product in products(wanted.problem.schedule.pass) {
+        let request = request(wanted.problem, target, wanted.vmem_limit_kib)?;
+        for &product in products(schedule.pass.into()) {
+            let given = if product == Product::Y {
+                forward
+            } else {
+                backward
+            };
             ranked.push(Ranked {
-                target,
+                candidates: request.rank(product, given)?,
+                request,
                 product,
-                candidates: rank(&op, product, target, limit_bytes)?,
             });
         }
     }
     match wanted.json {
-        true => print_json(&document(&op, &ranked))?,
-        false => ranked
-            .iter()
-            .try_for_each(|one| one.print(&op, wanted.top))?,
+        true => print_json(&document(&ranked))?,
+        false => ranked.iter().try_for_each(|one| one.print(wanted.top))?,
     }
     let best = ranked.iter().filter_map(|one| one.candidates.first());
     let worst = best.map(|best| best.report.verdict).max();
@@ -61,33 +65,27 @@ pub(crate) fn tune(wanted: &Wanted<'_>) -> Result<Outcome, CliError> {
 
 impl Ranked {
     fn fitting(&self) -> impl Iterator<Item = &Candidate> {
-        let fits = |candidate: &&Candidate| candidate.report.verdict == Verdict::Fits;
-        self.candidates.iter().filter(fits)
+        self.candidates.iter().filter(|candidate| candidate.fits())
     }
 
-    fn print(&self, op: &GroupedMatmul, top: usize) -> Result<(), CliError> {
+    fn print(&self, top: usize) -> Result<(), CliError> {
         print(format_args!(
-            "{} of gmm on {}, {}: {} rows of {} experts, {} to {}\n{} tried: {} fit\n",
+            "{} of {}\n{} tried: {} fit\n",
             name(self.product),
-            self.target,
-            op.dtype(),
-            op.rows(),
-            op.experts(),
-            op.inputs(),
-            op.outputs(),
+            headline(&self.request),
             self.candidates.len(),
             self.fitting().count(),
         ))?;
         match self.candidates.first() {
-            Some(best) if best.report.verdict == Verdict::Fits => print_table(&self.table(top))?,
+            Some(best) if best.fits() => print_table(&self.table(top))?,
             best => {
                 let reason = best.and_then(|best| best.report.reason.as_deref());
                 print(format_args!("Nothing fits: {}", reason.unwrap_or_default()))?;
             }
         }
-        print(
-            "\nAssumptions\n  the sizes of the groups are almost even, and end anywhere in blocks\n",
-        )
+        print("\nAssumptions")?;
+        (assumptions(&self.request).iter()).try_for_each(|line| print(format_args!("  {line}")))?;
+        print("")
     }
 
     fn table(&self, top: usize) -> Table {
@@ -121,7 +119,9 @@ impl Ranked {
     }
 }
 
-fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
+fn document(ranked: &[Ranked]) -> Value {
+    let request = ranked.first().map(|one| &one.request);
+    let op = request.map(Request::op);
     let results: Vec<Value> = (ranked.iter())
         .flat_map(|one| one.candidates.iter().map(move |candidate| (one, candidate)))
         .map(|(one, candidate)| {
@@ -132,14 +132,9 @@ fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
             } = candidate;
             let prediction = report.prediction.as_ref();
             json!({
-                "target": one.target.name,
+                "target": one.request.target().name,
                 "product": name(one.product),
-                "blocks": {
-                    "rows": blocks.rows,
-                    "part": blocks.part,
-                    "inputs": blocks.inputs,
-                    "outputs": blocks.outputs,
-                },
+                "blocks": blocks_json(*blocks),
                 "verdict": report.verdict.name(),
                 "reason": report.reason,
                 "vmem_used_bytes": report.vmem.used_bytes(),
@@ -154,13 +149,9 @@ fn document(op: &GroupedMatmul, ranked: &[Ranked]) -> Value {
         .collect();
     json!({
         "op": "gmm",
-        "dtype": op.dtype().name(),
-        "shape": {
-            "tokens": op.rows(),
-            "experts": op.experts(),
-            "hidden": op.inputs(),
-            "out_features": op.outputs(),
-        },
+        "dtype": op.map(|op| op.dtype().name()),
+        "shape": op.map(shape_json),
+        "chips": request.map(Request::chips),
         "results": results,
     })
 }

@@ -2,8 +2,9 @@
 
 use super::Simulation;
 use super::tables::Shown;
-use crate::cli::report::{blocks_json, bounds_json, expected_error_json, range_json, shape_json};
+use crate::cli::report::{bounds_json, expected_error_json, range_json, shape_json};
 use serde_json::{Value, json};
+use tilecast::sim::op::HbmReport;
 use tilecast::sim::problem::Problem;
 
 impl<P: Problem> Simulation<'_, P> {
@@ -19,18 +20,7 @@ impl<P: Problem> Simulation<'_, P> {
                 json!({ "pass": pass, "bytes": report.array_bytes, "time_s": report.array_s })
             })
             .collect();
-        let terms = |terms: &[(&'static str, u128)]| -> Vec<Value> {
-            let term =
-                |&(name, bytes): &(&str, u128)| json!({ "name": name, "bytes": saturated(bytes) });
-            terms.iter().map(term).collect()
-        };
         let unfused = self.unfused();
-        let used: Vec<_> = report
-            .hbm
-            .terms
-            .iter()
-            .map(|&(name, bytes)| (name, bytes.into()))
-            .collect();
         let plan = self.row.backward;
         json!({
             "op": self.op.name(),
@@ -45,16 +35,12 @@ impl<P: Problem> Simulation<'_, P> {
             "chunk_columns": plan.and_then(|plan| plan.chunk_columns),
             "kernels": kernels,
             "array_operations": arrays,
-            "hbm": {
-                "used_bytes": report.hbm.used_bytes,
-                "capacity_bytes": report.hbm.capacity_bytes,
-                "terms": terms(&used),
-            },
+            "hbm": hbm(&report.hbm),
             "other_place_hbm": self.other_place.map(|(name, bytes)| json!({ "name": name, "used_bytes": bytes })),
             "unfused_hbm": {
                 "assumption": unfused.assumption,
                 "used_bytes": saturated(unfused.used_bytes()),
-                "terms": terms(&unfused.terms),
+                "terms": terms(unfused.terms.iter().copied()),
                 "traffic_bytes": unfused.traffic_bytes.map(saturated),
                 "time_s": self.unfused_s(),
             },
@@ -67,6 +53,21 @@ impl<P: Problem> Simulation<'_, P> {
             "assumptions": self.assumptions(),
         })
     }
+}
+
+/// HBM of a chip.
+pub(super) fn hbm(report: &HbmReport) -> Value {
+    json!({
+        "used_bytes": report.used_bytes,
+        "capacity_bytes": report.capacity_bytes,
+        "terms": terms(report.terms.iter().map(|&(name, bytes)| (name, bytes.into()))),
+    })
+}
+
+fn terms(named: impl Iterator<Item = (&'static str, u128)>) -> Vec<Value> {
+    named
+        .map(|(name, bytes)| json!({ "name": name, "bytes": saturated(bytes) }))
+        .collect()
 }
 
 /// One kernel; `tokens` are those of the op, if it is one.
@@ -91,7 +92,7 @@ pub(super) fn kernel(shown: &Shown<'_>, tokens: Option<f64>) -> Value {
     json!({
         "name": kernel.name,
         "pass": pass,
-        "blocks": blocks_json(*blocks),
+        "blocks": blocks.as_ref().map(|blocks| &blocks.json),
         "verdict": kernel.verdict.name(),
         "reason": kernel.reason,
         "vmem": {

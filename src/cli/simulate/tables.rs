@@ -1,21 +1,38 @@
 //! The tables of kernels that both ways to simulate print.
 
 use comfy_table::Table;
+use serde_json::Value;
 use tilecast::sim::bytes_text;
 use tilecast::sim::kernel::KernelReport;
+use tilecast::sim::op::HbmReport;
 use tilecast::sim::problem::BlockSizes;
 
 use crate::cli::error::CliError;
 use crate::cli::output::{number, print, print_table, table};
-use crate::cli::report::{count_text, fit_text, time_text};
+use crate::cli::report::{blocks_json, count_text, fit_text, time_text};
 
 /// A kernel of a report.
 pub(super) struct Shown<'a> {
     /// The pass it belongs to, where there are passes.
     pub pass: Option<&'static str>,
     /// Its blocks, where it has them.
-    pub blocks: Option<BlockSizes>,
+    pub blocks: Option<ShownBlocks>,
     pub kernel: &'a KernelReport,
+}
+
+/// Block sizes, for a person and for a program.
+pub(super) struct ShownBlocks {
+    pub text: String,
+    pub json: Value,
+}
+
+impl From<BlockSizes> for ShownBlocks {
+    fn from(sizes: BlockSizes) -> Self {
+        Self {
+            text: sizes.to_string(),
+            json: blocks_json(Some(sizes)),
+        }
+    }
 }
 
 /// Array operations between kernels: name of the pass, seconds.
@@ -89,7 +106,7 @@ fn overview(kernels: &[Shown<'_>], arrays: impl IntoIterator<Item = Arrays>) -> 
         });
         table.add_row([
             kernel.name.as_str().into(),
-            or_none(blocks.map(|sizes| sizes.to_string())).into(),
+            or_none(blocks.as_ref().map(|blocks| blocks.text.clone())).into(),
             number(kernel.launches),
             number(count_text(kernel.grid_steps as f64)),
             number(or_none(prediction.map(|p| count_text(p.cycles_per_core)))),
@@ -156,8 +173,27 @@ fn ledger(kernel: &KernelReport) -> Table {
     table
 }
 
+/// The arrays in the HBM of a chip.
+pub(super) fn print_hbm(hbm: &HbmReport) -> Result<(), CliError> {
+    print(format_args!(
+        "\nHBM of a chip: {} of {}",
+        bytes_text(hbm.used_bytes as f64),
+        bytes_text(hbm.capacity_bytes as f64)
+    ))?;
+    let largest = hbm.terms.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0);
+    let mut table = table(["array", "bytes", ""]);
+    for &(name, bytes) in &hbm.terms {
+        table.add_row([
+            name.into(),
+            number(bytes_text(bytes as f64)),
+            bar(bytes, largest).into(),
+        ]);
+    }
+    print_table(&table)
+}
+
 /// A bar of 40 characters for the whole; what is beyond is cut off and marked.
-pub(super) fn bar(part: u64, whole: u64) -> String {
+fn bar(part: u64, whole: u64) -> String {
     const LENGTH: f64 = 40.0;
     let share = part as f64 / whole.max(1) as f64;
     let filled = "#".repeat((share.min(1.0) * LENGTH).round() as usize);

@@ -1,6 +1,6 @@
 //! Block sizes of the kernels.
 
-use super::{GroupedError, GroupedMatmul};
+use super::{GroupedError, GroupedMatmul, Product};
 use crate::ops::{TileOps, Unroll};
 use crate::view::Span;
 
@@ -108,6 +108,24 @@ impl Schedule {
             forward: blocks,
             dx: blocks,
             dw: blocks,
+        }
+    }
+
+    /// Those of one product.
+    pub const fn product(&self, product: Product) -> Blocks {
+        match product {
+            Product::Y => self.forward,
+            Product::Dx => self.dx,
+            Product::Dw => self.dw,
+        }
+    }
+
+    /// Those of one product, to be changed.
+    pub const fn product_mut(&mut self, product: Product) -> &mut Blocks {
+        match product {
+            Product::Y => &mut self.forward,
+            Product::Dx => &mut self.dx,
+            Product::Dw => &mut self.dw,
         }
     }
 
