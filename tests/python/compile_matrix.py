@@ -31,22 +31,35 @@ OPTIONS = {
     "logits-ce": ["--label-smoothing", "0.1", "--z-loss", "1e-4", "--ignore-index=-100", "--temperature", "0.7"],
     "grpo": ["--mask", "--kl-beta", "0.04", "--clip-two-sided", "3", "--temperature", "0.7"],
     "entropy": ["--temperature", "0.7"],
+    "gmm": [],
 }
 OPTIONS |= {f"linear-{op}": OPTIONS[op] for op in ("grpo", "entropy")}
 HEAD_PARTS = ["forward", "combined", "streaming"]
-HEAD_SHAPES = [
+# A letter for each size.
+SIZES = {"tokens": "B", "experts": "E", "hidden": "H", "vocab": "V", "out-features": "O"}
+
+
+def shapes(sizes, *shapes):
+    return [dict(zip(sizes, shape)) for shape in shapes]
+
+
+HEAD_SIZES = ["tokens", "hidden", "vocab"]
+HEAD_SHAPES = shapes(
+    HEAD_SIZES,
     (8192, 4096, 128256),
     (8192, 1536, 151936),
     (4096, 2048, 151643),
     (2048, 512, 32768),
     (1000, 768, 50257),
-]
+)
 LOGITS_PARTS = ["forward", "backward"]
-# Without a hidden size.
-LOGITS_SHAPES = [
-    (4096, None, 151936),
-    (2048, None, 151643),
-]
+LOGITS_SHAPES = shapes(["tokens", "vocab"], (4096, 151936), (2048, 151643))
+EXPERTS_SHAPES = shapes(
+    ["tokens", "experts", "hidden", "out-features"],
+    (16384, 8, 4096, 14336),
+    (65536, 128, 2048, 768),
+    (1000, 5, 768, 1000),
+)
 LINEAR_PARTS = ["forward", "streaming"]
 # Products are those of linear-ce, and the kernels of the entropy those of the policy loss without labels.
 PLANS = {
@@ -54,8 +67,9 @@ PLANS = {
     "logits-ce": (LOGITS_PARTS, LOGITS_SHAPES),
     "grpo": (LOGITS_PARTS, LOGITS_SHAPES),
     "entropy": (LOGITS_PARTS, LOGITS_SHAPES),
-    "linear-grpo": (LINEAR_PARTS, [(2048, 1024, 151936), (2048, 1024, 151643)]),
-    "linear-entropy": (LINEAR_PARTS, [(2048, 1024, 151643)]),
+    "linear-grpo": (LINEAR_PARTS, shapes(HEAD_SIZES, (2048, 1024, 151936), (2048, 1024, 151643))),
+    "linear-entropy": (LINEAR_PARTS, shapes(HEAD_SIZES, (2048, 1024, 151643))),
+    "gmm": (LOGITS_PARTS, EXPERTS_SHAPES),
 }
 
 
@@ -64,17 +78,16 @@ def run(command):
 
 
 def name(op, target, part, dtype, shape):
-    tokens, hidden, vocab = shape
-    hidden = "" if hidden is None else f" H={hidden}"
-    return f"{op:14} {target:4} {part:9} {dtype:4} B={tokens}{hidden} V={vocab}"
+    sizes = " ".join(f"{SIZES[size]}={n}" for size, n in shape.items())
+    return f"{op:14} {target:4} {part:9} {dtype:4} {sizes}"
 
 
 def emit(options, cell, module):
     """Writes the module of a cell: its blocks, and what went wrong."""
-    op, target, part, dtype, (tokens, hidden, vocab) = cell
+    op, target, part, dtype, shape = cell
     emitted = run(
-        [options.tilecast, "emit", op, "--target", target, "--tokens", str(tokens), "--vocab", str(vocab)]
-        + ([] if hidden is None else ["--hidden", str(hidden)])
+        [options.tilecast, "emit", op, "--target", target]
+        + [word for size, n in shape.items() for word in (f"--{size}", str(n))]
         + ["--dtype", dtype, "--format", "stablehlo", "--output", module]
         + PARTS[part]
         + OPTIONS[op]
@@ -124,15 +137,15 @@ def main():
     options = parser.parse_args()
     cells = [
         (op, target, part, dtype, shape)
-        for op, (parts, shapes) in PLANS.items()
+        for op, (parts, plan) in PLANS.items()
         for d, dtype in enumerate(DTYPES)
-        for s, shape in enumerate(shapes)
+        for s, shape in enumerate(plan)
         for p, part in enumerate(parts)
         for t, target in enumerate(TARGETS)
-        if not options.once or (d + p + t) % len(shapes) == s
+        if not options.once or (d + p + t) % len(plan) == s
     ]
     words = options.filter.split()
-    cells = [c for c in cells if all(word in " ".join(map(str, c)) for word in words)]
+    cells = [cell for cell in cells if all(word in name(*cell) for word in words)]
     passed = 0
     with tempfile.TemporaryDirectory(prefix="tilecast-matrix-") as folder, \
             concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
