@@ -194,11 +194,8 @@ impl GroupedMatmul<'_> {
     }
 
     fn schedule_for(&self, problem: &kernel::GroupedMatmul) -> Schedule {
-        self.schedule.unwrap_or_else(|| {
-            let cache = self.cpu.cache();
-            let element_bytes = cache.packed_bytes(problem.dtype());
-            Schedule::for_cache(problem, cache.bytes, cache.row_multiple, element_bytes)
-        })
+        let chosen = || Schedule::for_cache(problem, &self.cpu.cache());
+        self.schedule.unwrap_or_else(chosen)
     }
 
     fn inputs(&self) -> Result<Vec<(&'static str, ArrayRef<'_>)>, Error> {

@@ -7,7 +7,7 @@ use tilecast_core::expr::{Expr, Leaf};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, Largest, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{
-    Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Stats, TableRef, Tile,
+    Columns, HbmBlock, Rows, ScalarsRef, SemaphoreRef, Span, Stats, TableRef, Tile,
 };
 
 use crate::buffers::{Masks, load, store};
@@ -155,6 +155,16 @@ impl TileOps for CpuTiles<'_, '_> {
 
     fn for_each(&self, count: usize, _unroll: Unroll, body: impl Fn(i64)) {
         (0..count as i64).for_each(body);
+    }
+
+    fn for_own_parts(
+        &self,
+        _: [usize; 2],
+        [first, end]: [i64; 2],
+        inside: impl Fn(Span<i64>),
+        _: impl Fn(Span<i64>, [i64; 2]),
+    ) {
+        inside(Span::new(first, (end - first) as usize));
     }
 
     fn matmul(

@@ -399,6 +399,34 @@ pub trait TileOps {
         }
     }
 
+    /// Cuts `rows` rows into parts of `part` and runs `inside` for those whose rows are all in `own`, from one row to before another, and
+    /// `cut` for those that have rows of others as well, with `own` counted from the first row of the part. Parts without a row of `own` are left out.
+    ///
+    /// A backend whose views have any length at run time may take `own` as one part that is inside.
+    fn for_own_parts(
+        &self,
+        [rows, part]: [usize; 2],
+        [first, end]: [Self::Index; 2],
+        inside: impl Fn(Span<Self::Index>),
+        cut: impl Fn(Span<Self::Index>, [Self::Index; 2]),
+    ) {
+        let zero = self.index(0);
+        self.for_sub_tiles(rows, part, Unroll::Rolled, |span| {
+            let start = span.start.unwrap_or(zero);
+            let (first, end) = (first - start, end - start);
+            let behind = self.index(part as i64);
+            let has_some = self.and(self.less_than(first, behind), self.less_than(zero, end));
+            let is_inside = self.and(
+                self.not(self.less_than(zero, first)),
+                self.not(self.less_than(end, behind)),
+            );
+            self.when(is_inside, || inside(span));
+            self.when(self.and(has_some, self.not(is_inside)), || {
+                cut(span, [first, end])
+            });
+        });
+    }
+
     /// The soft cap `cap * tanh(z / cap)`, in place.
     fn soft_cap(&self, tile: impl Into<Tile<Self::Index>>, cap: f32) {
         let tile = tile.into();

@@ -242,7 +242,7 @@ proptest! {
         let blocks = Blocks { rows: part * parts, part, inputs, outputs };
         let mut case = Case::new([rows, sizes.len(), inputs, outputs], sizes, dtype, blocks);
         if chosen {
-            case.schedule = Schedule::for_cache(&case.op, 4096, 8, 4);
+            case.schedule = Schedule::for_cache(&case.op, &Cpu::new().threads(2).cache());
         }
         for simd in Simd::available() {
             case.check("any", &case.on_cpu(simd, 2));
