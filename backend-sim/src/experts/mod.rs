@@ -48,12 +48,22 @@ pub enum ExpertsError {
         devices: usize,
     },
     /// No block sizes fit.
-    #[error("{kernel}: none of {tried} block sizes fits {target}; raise the VMEM limit")]
+    #[error("{kernel}: none of {tried} block sizes fits {target}; the first {reason}")]
     NothingFits {
         /// Kernel.
         kernel: &'static str,
         /// How many were tried.
         tried: usize,
+        /// Target.
+        target: &'static str,
+        /// Why the first does not, and what helps.
+        reason: String,
+    },
+    /// There are no block sizes to try.
+    #[error("{kernel}: there are no block sizes to try for {target}; give some (--blocks)")]
+    NothingToTry {
+        /// Kernel.
+        kernel: &'static str,
         /// Target.
         target: &'static str,
     },
@@ -256,18 +266,16 @@ impl Request {
         let mut best = Vec::new();
         for &product in products {
             let ranked = self.rank(product, given_for(product, given))?;
-            let first = ranked.into_iter().next();
-            best.push((product, first.ok_or_else(|| self.misfit(product, given))?));
+            let first = ranked
+                .into_iter()
+                .next()
+                .ok_or(ExpertsError::NothingToTry {
+                    kernel: product.name(),
+                    target: self.target.name,
+                })?;
+            best.push((product, first));
         }
         Ok(best)
-    }
-
-    fn misfit(&self, product: Product, given: Given) -> ExpertsError {
-        ExpertsError::NothingFits {
-            kernel: product.name(),
-            tried: self.tried(product, given_for(product, given)).len(),
-            target: self.target.name,
-        }
     }
 
     /// The fastest block sizes of each product that fit.
@@ -276,8 +284,13 @@ impl Request {
     /// As for [`Self::rank`]; nothing fits.
     pub fn choose(&self, given: Given) -> Result<Choice, ExpertsError> {
         let best = self.best(&Product::ALL, given)?;
-        if let Some((product, _)) = best.iter().find(|(_, one)| !one.fits()) {
-            return Err(self.misfit(*product, given));
+        if let Some((product, one)) = best.iter().find(|(_, one)| !one.fits()) {
+            return Err(ExpertsError::NothingFits {
+                kernel: product.name(),
+                tried: self.tried(*product, given_for(*product, given)).len(),
+                target: self.target.name,
+                reason: one.report.reason.clone().unwrap_or_default(),
+            });
         }
         let limits = best.iter().map(|(_, one)| one.vmem_limit_bytes);
         Ok(Choice {
@@ -430,7 +443,8 @@ mod tests {
     #[test]
     fn nothing_that_fits_is_an_error() {
         let refused = on_v5e(64 << 10).choose([None; 2]).unwrap_err().to_string();
-        assert!(refused.contains("raise the VMEM limit"), "{refused}");
+        assert!(refused.contains("the first needs"), "{refused}");
+        assert!(refused.contains("raise the limit"), "{refused}");
     }
 
     #[test]
