@@ -5,9 +5,10 @@
 //! cargo run --release --example grouped_matmul -- --emit v5p forward.mlir backward.mlir
 //! ```
 //!
-//! The first computes a layer of eight experts on groups of very different sizes, with its gradients, and holds them against sums written
-//! out. The second asks the model for the fastest block sizes of the same layer on a TPU, in bf16, and writes both passes as StableHLO, as a
-//! training step would call them: the sizes of the groups are an input, and the steps that visit them are computed on the device.
+//! The first computes a layer of eight experts on groups of very different sizes, with its gradients, and holds them
+//! against sums written out. The second asks the model for the fastest block sizes of the same layer on a TPU, in bf16,
+//! and writes both passes as StableHLO, as a training step would call them: the sizes of the groups are an input, and
+//! the steps that visit them are computed on the device.
 
 use std::error::Error;
 

@@ -23,8 +23,8 @@ impl<'a> Weights<'a> {
         Ok(Self { array })
     }
 
-    /// Element `(e, i, o)` is at `e * strides[0] + i * strides[1] + o * strides[2]`. Experts stored as `[E,O,I]`, as layers of
-    /// `PyTorch` are, are `[E,I,O]` with strides `[O * I, 1, I]`.
+    /// Element `(e, i, o)` is at `e * strides[0] + i * strides[1] + o * strides[2]`. Experts stored as `[E,O,I]`, as
+    /// layers of `PyTorch` are, are `[E,I,O]` with strides `[O * I, 1, I]`.
     ///
     /// # Errors
     /// The last element lies beyond the slice.
@@ -38,9 +38,9 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Rows `x [T,I]`, sorted by expert, each times the weights of its expert, `w [E,I,O]`: the first `group_sizes[0]` rows belong to
-/// expert 0, the next `group_sizes[1]` to expert 1, and so on. Rows behind the last group have no expert: their results are 0.
-/// Chain options, then call [`GroupedMatmul::forward`] and [`GroupedMatmul::backward`].
+/// Rows `x [T,I]`, sorted by expert, each times the weights of its expert, `w [E,I,O]`: the first `group_sizes[0]` rows
+/// belong to expert 0, the next `group_sizes[1]` to expert 1, and so on. Rows behind the last group have no expert:
+/// their results are 0. Chain options, then call [`GroupedMatmul::forward`] and [`GroupedMatmul::backward`].
 ///
 /// ```
 /// use tilecast::{Matrix, grouped_matmul};
@@ -114,8 +114,8 @@ impl GroupedMatmul<'_> {
     /// The product, `[T,O]`.
     ///
     /// # Errors
-    /// Shapes or types that disagree, sizes of groups that are negative or more than there are rows: all found before anything is
-    /// computed.
+    /// Shapes or types that disagree, sizes of groups that are negative or more than there are rows: all found before
+    /// anything is computed.
     pub fn forward(&self) -> Result<Values, Error> {
         let problem = self.problem()?;
         let dims = [problem.rows(), problem.outputs()];

@@ -117,8 +117,8 @@ impl From<LogitsError> for Error {
     }
 }
 
-/// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then
-/// call [`LinearCe::forward`] and [`LinearCe::backward`], or [`LinearCe::forward_and_backward`]; nothing is computed before.
+/// Cross-entropy of `x w` against `labels`: `x [B,H]`, `w [H,V]`, `labels [B]`. Chain options, then call
+/// [`LinearCe::forward`] and [`LinearCe::backward`], or [`LinearCe::forward_and_backward`]; nothing is computed before.
 pub fn linear_ce<'a>(x: Matrix<'a>, w: Matrix<'a>, labels: &'a [i32]) -> LinearCe<'a> {
     LinearCe {
         x,
@@ -401,12 +401,13 @@ impl<'a> LinearCe<'a> {
         Ok(())
     }
 
-    /// Loss, logsumexp and gradients in one call, where the cotangents do not depend on the loss. The logits then need not be
-    /// computed again. In f32 they are stored: where `dw` will be, if that has as many rows as there are tokens, else those of
-    /// a chunk of tokens, in at most 48 MiB per thread with everything else that is beyond inputs and outputs. In bf16 with a
-    /// [delta](LinearCe::delta_dtype) in bf16 and no soft cap their exponentials are, in `dw`. Where a chunk is too few tokens
-    /// to pay, and in bf16 with more tokens than `H`, those are stored that `dw` has rows for, if that is an eighth of them.
-    /// Otherwise the passes are those of [`LinearCe::forward`] and [`LinearCe::backward`].
+    /// Loss, logsumexp and gradients in one call, where the cotangents do not depend on the loss. The logits then need
+    /// not be computed again. In f32 they are stored: where `dw` will be, if that has as many rows as there are tokens,
+    /// else those of a chunk of tokens, in at most 48 MiB per thread with everything else that is beyond inputs and
+    /// outputs. In bf16 with a [delta](LinearCe::delta_dtype) in bf16 and no soft cap their exponentials are, in `dw`.
+    /// Where a chunk is too few tokens to pay, and in bf16 with more tokens than `H`, those are stored that `dw` has
+    /// rows for, if that is an eighth of them. Otherwise the passes are those of [`LinearCe::forward`] and
+    /// [`LinearCe::backward`].
     ///
     /// # Errors
     /// As for [`LinearCe::forward`].

@@ -126,8 +126,8 @@ pub(crate) struct LocalTile<'s, 'a> {
 
 /// Where an output window goes.
 ///
-/// A kernel that writes its block row by row, and only once, need not write it twice: as long as nothing else is asked of
-/// the window, rows go straight to the array. The first other access makes a tile of it.
+/// A kernel that writes its block row by row, and only once, need not write it twice: as long as nothing else is asked
+/// of the window, rows go straight to the array. The first other access makes a tile of it.
 #[derive(Debug)]
 pub(crate) struct Output<'s, 'a> {
     pub(crate) array: &'s Storage<'a>,
@@ -185,7 +185,8 @@ impl LocalTile<'_, '_> {
         output.place = Place::Array;
     }
 
-    /// How many rows and columns of a part there are: of a window that is written where it belongs, those inside the array.
+    /// How many rows and columns of a part there are: of a window that is written where it belongs, those inside the
+    /// array.
     pub(crate) fn inside(&self, part: &Part) -> [usize; 2] {
         let block = match &self.output {
             Some(output) if self.is_in_array() => output.block.as_ref(),

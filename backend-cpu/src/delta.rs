@@ -1,5 +1,5 @@
-//! [`softmax_delta`](tilecast_core::ops::TileOps::softmax_delta): from where the logits lie to where the gradient comes to lie,
-//! which may be the same place.
+//! [`softmax_delta`](tilecast_core::ops::TileOps::softmax_delta): from where the logits lie to where the gradient comes
+//! to lie, which may be the same place.
 
 use tilecast_core::ops::Delta;
 use tilecast_core::view::{Rows, Tile};

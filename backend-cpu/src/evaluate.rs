@@ -1,10 +1,9 @@
 //! Evaluates expressions strip by strip.
 //!
-//! A strip is a run of values small enough for L1. Every node of the tree processes a whole strip
-//! before the next node starts, so the cost of walking the tree is shared by hundreds of elements
-//! and each node is one SIMD loop. What is the same for all elements of a strip, such as an element of a per-row vector along
-//! a row, is a scalar operand, and where a mask holds on one run of elements, such as at the label or left of an edge, nothing
-//! is compared.
+//! A strip is a run of values small enough for L1. Every node of the tree processes a whole strip before the next node
+//! starts, so the cost of walking the tree is shared by hundreds of elements and each node is one SIMD loop. What is
+//! the same for all elements of a strip, such as an element of a per-row vector along a row, is a scalar operand, and
+//! where a mask holds on one run of elements, such as at the label or left of an edge, nothing is compared.
 
 use std::ops::Range;
 
@@ -28,7 +27,8 @@ pub(crate) trait Leaves<L> {
         None
     }
 
-    /// The first value of an integer leaf, and by how much each element is larger than the one before, if that is known.
+    /// The first value of an integer leaf, and by how much each element is larger than the one before, if that is
+    /// known.
     fn progression(&self, _leaf: &L) -> Option<[i64; 2]> {
         None
     }

@@ -16,8 +16,9 @@
 //!         tile += left panel · right panel       sums stay in registers
 //! ```
 //!
-//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where the machine multiplies such
-//! pairs fast enough. An `f32` operand is the sum of three `bf16` ones then, and the product that of their products.
+//! Sums are `f32`. [`Arithmetic`] says what the panels hold: `f32`, or pairs of `bf16` where the machine multiplies
+//! such pairs fast enough. An `f32` operand is the sum of three `bf16` ones then, and the product that of their
+//! products.
 
 use thiserror::Error;
 

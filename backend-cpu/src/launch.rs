@@ -5,8 +5,8 @@
 //! do not depend on timing, and only the per-core sums of a kernel that asks for them depend on the
 //! number of threads.
 //!
-//! A loop of a program launches the same kernel again and again, on parts of its arrays. What each launch would pack anew
-//! of an array that is always shown whole, such as `x` for each chunk of `dw`, is kept from one to the next.
+//! A loop of a program launches the same kernel again and again, on parts of its arrays. What each launch would pack
+//! anew of an array that is always shown whole, such as `x` for each chunk of `dw`, is kept from one to the next.
 
 use std::cell::{Cell, RefCell};
 

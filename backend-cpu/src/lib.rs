@@ -78,16 +78,16 @@ impl Cpu {
         Self { simd, ..self }
     }
 
-    /// With temporaries and every block of an output that start as NaN, so that reading what was never written shows, or
-    /// a block that was never written. By default only with debug assertions: it costs a pass over memory. What overhangs
-    /// the arrays is NaN always, and scratch and windows when a launch starts.
+    /// With temporaries and every block of an output that start as NaN, so that reading what was never written shows,
+    /// or a block that was never written. By default only with debug assertions: it costs a pass over memory. What
+    /// overhangs the arrays is NaN always, and scratch and windows when a launch starts.
     pub fn poison(self, poison: bool) -> Self {
         Self { poison, ..self }
     }
 
-    /// With products in [`F32`](Arithmetic::F32), or in pairs where the instruction set has them: as they are of two bf16 operands,
-    /// [`Split`](Arithmetic::Split) of others, whichever of the two is given. Otherwise each takes the faster one on this machine, found by a
-    /// short measurement.
+    /// With products in [`F32`](Arithmetic::F32), or in pairs where the instruction set has them: as they are of two
+    /// bf16 operands, [`Split`](Arithmetic::Split) of others, whichever of the two is given. Otherwise each takes the
+    /// faster one on this machine, found by a short measurement.
     pub fn arithmetic(self, arithmetic: Arithmetic) -> Self {
         let arithmetic = Some(arithmetic);
         Self { arithmetic, ..self }
@@ -163,8 +163,8 @@ const CHUNK_BYTES_PER_THREAD: usize = 8 << 20;
 /// Both passes in one may hold no more.
 const STORED_BYTES_PER_THREAD: usize = 48 << 20;
 
-/// A thread makes 130 GFLOP/s of f32 products and packs about 4 GB/s: of 1024 tokens, 1024 hidden, 32768 words, storing the
-/// logits of 128, 256 and 352 rows took 1.16, 0.98 and 0.77 of the time of computing them again.
+/// A thread makes 130 GFLOP/s of f32 products and packs about 4 GB/s: of 1024 tokens, 1024 hidden, 32768 words, storing
+/// the logits of 128, 256 and 352 rows took 1.16, 0.98 and 0.77 of the time of computing them again.
 const OPERATIONS_PER_BYTE: usize = 32;
 
 /// Why a program cannot run.

@@ -119,8 +119,8 @@ impl Panels {
     }
 }
 
-/// How many blocks of a window, `block_bytes` each when they are packed, are worth keeping in `budget_bytes`: those between
-/// two visits of the same one, if they fit, else the current one.
+/// How many blocks of a window, `block_bytes` each when they are packed, are worth keeping in `budget_bytes`: those
+/// between two visits of the same one, if they fit, else the current one.
 pub(crate) fn blocks_kept(
     spec: &KernelSpec,
     operand: &Blocked,

@@ -1,9 +1,9 @@
 //! The arrays of a running program, and how the threads of a launch share them.
 //!
-//! Between launches an array is borrowed whole. During a launch, what is only read is shared as it is, and what is written
-//! is cut into bands: the rows of one row of blocks, behind a lock of their own. Blocks are disjoint, but only the spec's
-//! check knows; a lock that no other thread wants costs nothing measurable, and keeps unsafe code out. Threads wait for
-//! each other only where they write to the same rows.
+//! Between launches an array is borrowed whole. During a launch, what is only read is shared as it is, and what is
+//! written is cut into bands: the rows of one row of blocks, behind a lock of their own. Blocks are disjoint, but only
+//! the spec's check knows; a lock that no other thread wants costs nothing measurable, and keeps unsafe code out.
+//! Threads wait for each other only where they write to the same rows.
 
 use std::sync::RwLock;
 
@@ -45,8 +45,8 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The array as the threads of a launch see it that uses it in these ways; `updated` if these are a window and the one
-    /// that it updates in place.
+    /// The array as the threads of a launch see it that uses it in these ways; `updated` if these are a window and the
+    /// one that it updates in place.
     fn share(&mut self, uses: &[&Buffer], updated: bool) -> Storage<'_> {
         let (array, role) = match self {
             Self::Input(array) => return Storage::Constant(array.clone()),
@@ -96,8 +96,8 @@ impl<'a> Bound<'a> {
 /// Results of this size no cache keeps until they are read.
 const STREAMED_BYTES: usize = 64 << 20;
 
-/// Shorter rows of a block are written through the caches: with their ends in lines that others write, streaming a `dw` of bf16
-/// in rows of 960 bytes took 17 % longer on a Xeon.
+/// Shorter rows of a block are written through the caches: with their ends in lines that others write, streaming a `dw`
+/// of bf16 in rows of 960 bytes took 17 % longer on a Xeon.
 const STREAMED_ROW_BYTES: usize = 4 << 10;
 
 /// The arrays that a launch of a kernel uses, each as its threads share it; `operands` are those of its spec, in order.
@@ -176,8 +176,8 @@ impl Storage<'_> {
         matches!(self, Self::Written(bands) if bands.updated)
     }
 
-    /// Where rows of a block should be written that need not pass through a tile: nobody else looks at the array, and its
-    /// rows have no gaps.
+    /// Where rows of a block should be written that need not pass through a tile: nobody else looks at the array, and
+    /// its rows have no gaps.
     pub(crate) fn rows_in_place(&self) -> Option<Destination> {
         match self {
             Self::Written(bands) if bands.alone && bands.geometry.strides.last() == Some(&1) => {

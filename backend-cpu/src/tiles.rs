@@ -17,8 +17,8 @@ use crate::panels::Panels;
 use crate::simd::{Destination, Simd, Statistics, Strided, Values, ValuesMut, prefetch_later_row};
 use crate::storage::Storage;
 
-/// Rows of an output that are computed before they are written: taking the lock of its array waits for all stores before it,
-/// those of the row before among them.
+/// Rows of an output that are computed before they are written: taking the lock of its array waits for all stores
+/// before it, those of the row before among them.
 const ROWS_AT_ONCE: usize = 8;
 
 /// A buffer of a kernel, in one thread.
@@ -266,8 +266,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         self.overwrite(tile.buffer, part, |rows, _, to| body(rows.values, to));
     }
 
-    /// Hands a part of a tile of the kernel's own to `body`, to overwrite, with the number of its rows: those beyond the
-    /// array may be left out.
+    /// Hands a part of a tile of the kernel's own to `body`, to overwrite, with the number of its rows: those beyond
+    /// the array may be left out.
     fn overwrite(
         &self,
         tile: BufferId,
@@ -310,8 +310,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         is_update
     }
 
-    /// Hands a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array, with how many rows and
-    /// columns that are.
+    /// Hands a tile for which [`Self::is_update`] holds to `body`, as far as it lies inside the array, with how many
+    /// rows and columns that are.
     pub(crate) fn rows_to_update(
         &self,
         tile: &Tile<i64>,
@@ -333,8 +333,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
     }
 
-    /// Hands those rows of a tile whose first so many columns lie in memory as they are to `body`, with their number: none
-    /// where columns are masked, apart or beyond the array. Returns what `body` does, or 0 if there are none.
+    /// Hands those rows of a tile whose first so many columns lie in memory as they are to `body`, with their number:
+    /// none where columns are masked, apart or beyond the array. Returns what `body` does, or 0 if there are none.
     pub(crate) fn rows_in_place(
         &self,
         tile: &Tile<i64>,
@@ -390,7 +390,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         })
     }
 
-    /// Notes that rows of an output window up to this one lie where the window shows them that it updates, if there is one.
+    /// Notes that rows of an output window up to this one lie where the window shows them that it updates, if there is
+    /// one.
     fn mark_overwritten(&self, output: BufferId, row: usize) {
         let updated = self.spec.aliases().iter().find(|(_, to)| *to == output);
         if let Some((input, _)) = updated

@@ -24,9 +24,9 @@ const STEPS: [f64; 6] = [0.25, 0.15, 0.1, 0.06, 0.03, 0.02];
 const OUTLIER: f64 = 0.2;
 const OUTLIER_WEIGHT: f64 = 0.3;
 
-/// Figures that stay as they are. Loads and stores take what the target table says, but for loads of v7x, where three a cycle make the
-/// fit worse. The others are near what schedules of single operations say, and a fit to whole kernels would have them stand for what the
-/// model lacks.
+/// Figures that stay as they are. Loads and stores take what the target table says, but for loads of v7x, where three a
+/// cycle make the fit worse. The others are near what schedules of single operations say, and a fit to whole kernels
+/// would have them stand for what the model lacks.
 const HELD: [&str; 5] = [
     "load_slots",
     "store_slots",

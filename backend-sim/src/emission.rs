@@ -65,8 +65,8 @@ fn suitable<P: Copy>(plans: Vec<P>, blocks: fn(&P) -> Blocks, unit: usize, most:
 }
 
 /// Chooses the best blocks that leave room for the error of the prediction; if there are none, the best. `plan` makes
-/// the request, [of a device](Request::of_device), and the candidates for a limit in bytes, requests that differ in nothing else; `limit_bytes` is what the kernels
-/// may use, by default all they need.
+/// the request, [of a device](Request::of_device), and the candidates for a limit in bytes, requests that differ in
+/// nothing else; `limit_bytes` is what the kernels may use, by default all they need.
 ///
 /// # Errors
 /// Those of `plan` and of [`tune::best`].

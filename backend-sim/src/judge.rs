@@ -82,7 +82,8 @@ pub struct KernelTime {
 /// `scalars` are the values that the kernel gets at run time.
 ///
 /// # Errors
-/// A module that breaks a rule of the dialects or is not understood; an operation without a cost is named with its line.
+/// A module that breaks a rule of the dialects or is not understood; an operation without a cost is named with its
+/// line.
 pub fn judge(
     module: &Module,
     target: &'static Target,

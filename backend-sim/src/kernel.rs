@@ -425,8 +425,9 @@ fn without_module(spec: &KernelSpec, target: &'static Target, vmem: &VmemLedger)
     })
 }
 
-/// Whether the windows of a kernel may be within the limit, by the least that they take whatever the compiler finds of its
-/// grid. If not, its body matters to nothing that is said of it, unless the compiler takes VMEM of its own for what is in there.
+/// Whether the windows of a kernel may be within the limit, by the least that they take whatever the compiler finds of
+/// its grid. If not, its body matters to nothing that is said of it, unless the compiler takes VMEM of its own for what
+/// is in there.
 fn windows_may_fit(spec: &KernelSpec, target: &Target, vmem: &VmemLedger) -> bool {
     // A core that runs one step has one buffer of everything.
     let many = spec.steps() > cores(target);

@@ -44,9 +44,9 @@ pub(crate) use internal::internal_depends_on_body;
 /// Standard deviation of the logarithm of the registers that a kernel needs at once over those
 /// predicted.
 ///
-/// Measured against the spill slots of libtpu 0.0.51 in kernels that spill or were said to, all targets: 0.45 in 1128 of
-/// this library that nothing was fitted to, 0.79 in 307 of JAX and Tokamax. Of those 95 % lie within 0.97 and within 1.17; a logistic
-/// variable of this deviation has them within 1.41.
+/// Measured against the spill slots of libtpu 0.0.51 in kernels that spill or were said to, all targets: 0.45 in 1128
+/// of this library that nothing was fitted to, 0.79 in 307 of JAX and Tokamax. Of those 95 % lie within 0.97 and
+/// within 1.17; a logistic variable of this deviation has them within 1.41.
 pub const SPILL_ERROR: f64 = 0.7;
 
 /// The scale of a logistic variable of that deviation: sqrt(3) / pi of it.
@@ -57,15 +57,16 @@ pub const FIT_PROBABILITY: f64 = 0.9;
 
 /// What a limit leaves beyond the prediction where it is ours to choose, bytes: at most a tenth of all VMEM.
 ///
-/// Of 1,988 kernels of this library on the five targets, bf16 and f32, exact and rounded products, the compiler used at most
-/// 2.5 MiB beyond the prediction, spills of registers included, on v7x (libtpu 0.0.51). Of the 396 on v4, where a tenth is
-/// 1.6 MiB and every MiB that blocks may have makes them faster, it was 0.84 MiB.
+/// Of 1,988 kernels of this library on the five targets, bf16 and f32, exact and rounded products, the compiler used at
+/// most 2.5 MiB beyond the prediction, spills of registers included, on v7x (libtpu 0.0.51). Of the 396 on v4, where a
+/// tenth is 1.6 MiB and every MiB that blocks may have makes them faster, it was 0.84 MiB.
 pub fn room_bytes(target: &Target) -> u64 {
     (4 << 20).min(target.vmem_usable_bytes.value / 10)
 }
 
-/// The limit to compile a kernel with where it may be raised, bytes: what leaves the [room](room_bytes) beyond the `used_bytes` that are predicted
-/// and is not below the `likely_bytes`, in whole KiB; at least the default, at most what there is.
+/// The limit to compile a kernel with where it may be raised, bytes: what leaves the [room](room_bytes) beyond the
+/// `used_bytes` that are predicted and is not below the `likely_bytes`, in whole KiB; at least the default, at most
+/// what there is.
 pub fn raised_limit(target: &Target, used_bytes: u64, likely_bytes: u64) -> u64 {
     let capacity = target.vmem_usable_bytes.value;
     let wanted = used_bytes
@@ -332,7 +333,8 @@ impl VmemLedger {
         1.0 / (1.0 + over.powf(1.0 / SPILL_SCALE))
     }
 
-    /// The least limit with which it is so likely, bytes; the [sum](Self::used_bytes) where nothing of that is an estimate.
+    /// The least limit with which it is so likely, bytes; the [sum](Self::used_bytes) where nothing of that is an
+    /// estimate.
     pub(crate) fn limit_for_probability(&self, probability: f64) -> u64 {
         let Some(Registers {
             needed,

@@ -33,7 +33,8 @@ use crate::schedule::Machine;
 use crate::trace::Process;
 use crate::verdict::Verdict;
 
-/// Operations of a kernel, at most, that a search prefers: `docs/cost-model.md` has what the TPU compiler takes for how many.
+/// Operations of a kernel, at most, that a search prefers: `docs/cost-model.md` has what the TPU compiler takes for how
+/// many.
 pub const MOST_OPERATIONS: f64 = 400_000.0;
 
 /// Why there is no report.
@@ -264,9 +265,9 @@ impl<P: Problem> Request<P> {
         self.raises_limit
     }
 
-    /// The limit to compile kernels with that use at most `used_bytes` of VMEM, and would have `likely_bytes`, bytes: the given or
-    /// the target's default one; where it may be raised, what leaves the room and is likely enough, in whole KiB, or the most that
-    /// such kernels may use if they use more.
+    /// The limit to compile kernels with that use at most `used_bytes` of VMEM, and would have `likely_bytes`, bytes:
+    /// the given or the target's default one; where it may be raised, what leaves the room and is likely enough, in
+    /// whole KiB, or the most that such kernels may use if they use more.
     pub fn limit_for(&self, used_bytes: u64, likely_bytes: u64) -> u64 {
         let given = self.allowed_bytes();
         match self.raises_limit && used_bytes <= given {

@@ -1,10 +1,11 @@
 //! [`Parts`]: a kernel with many sub-tiles, known by the same kernel with few.
 //!
-//! A kernel whose sub-tiles of rows are written out one after the other is one straight-line block of many
-//! thousand operations. Its schedule settles once the products are as far ahead of what reads them as they get; from then on each
-//! further sub-tile adds the same cycles and slots on average, and needs no more registers at once. So the kernel is recorded
-//! twice, with [`SHORT`] and with [`LONG`] sub-tiles, everything else being as it is, and what the sub-tiles between them add is
-//! added for each that is missing. A kernel of at most [`LONG`] sub-tiles is recorded and scheduled as a whole.
+//! A kernel whose sub-tiles of rows are written out one after the other is one straight-line block of many thousand
+//! operations. Its schedule settles once the products are as far ahead of what reads them as they get; from then on
+//! each further sub-tile adds the same cycles and slots on average, and needs no more registers at once. So the kernel
+//! is recorded twice, with [`SHORT`] and with [`LONG`] sub-tiles, everything else being as it is, and what the
+//! sub-tiles between them add is added for each that is missing. A kernel of at most [`LONG`] sub-tiles is recorded and
+//! scheduled as a whole.
 
 use tilecast_core::program::Kernel;
 use tilecast_tpu::lower::{F32Products, LowerError, lower_part};
@@ -12,10 +13,11 @@ use tilecast_tpu::mosaic::Module;
 
 use crate::schedule::{KernelSchedule, Region, StepSchedule};
 
-/// Sub-tiles of the shorter part. Of 320 kernels with 32 (forward and delta, all targets), the cycles from parts of 8 and 16 were
-/// 0.4 % off in the mean and 2.4 % at the 95th percentile; from parts of 2 and 4, where products are not yet as far ahead as they
-/// get, 9 % and 55 %. Where coefficients of delta for all rows are made in the block of the sub-tiles (one step for all of `H` and
-/// of the chunk), the first sub-tiles hide behind that, and 4096 rows or more are up to 12 % off.
+/// Sub-tiles of the shorter part. Of 320 kernels with 32 (forward and delta, all targets), the cycles from parts of 8
+/// and 16 were 0.4 % off in the mean and 2.4 % at the 95th percentile; from parts of 2 and 4, where products are not
+/// yet as far ahead as they get, 9 % and 55 %. Where coefficients of delta for all rows are made in the block of the
+/// sub-tiles (one step for all of `H` and of the chunk), the first sub-tiles hide behind that, and 4096 rows or more
+/// are up to 12 % off.
 const SHORT: usize = 8;
 
 /// Sub-tiles of the longer part.

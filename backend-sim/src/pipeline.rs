@@ -1,18 +1,16 @@
 //! The time of a kernel: its steps, and the copies around and in them.
 //!
-//! While a step computes, the pipeline copies the blocks that the next step needs and that the step
-//! before has written. So a step begins when its blocks are there, and ends no sooner than the blocks
-//! written by the step before are away. The first blocks are fetched before, and the last written back after everything.
-//! A copy takes a latency and its bytes at a rate; how copies that overlap share the bandwidth
-//! is not published, so there are three [`Bandwidth`]s: the compiler's own model, in which they do not, the
-//! opposite, and one between.
+//! While a step computes, the pipeline copies the blocks that the next step needs and that the step before has written.
+//! So a step begins when its blocks are there, and ends no sooner than the blocks written by the step before are away.
+//! The first blocks are fetched before, and the last written back after everything. A copy takes a latency and its
+//! bytes at a rate; how copies that overlap share the bandwidth is not published, so there are three [`Bandwidth`]s:
+//! the compiler's own model, in which they do not, the opposite, and one between.
 //!
 //! # Not visiting every step
 //!
-//! A step turns a few times (of the core, of the last fetch, of the last write, of the channel to HBM, of the kernel's own
-//! copies) into new ones, by additions of constants and maxima only. Such functions are matrices over (max, +)
-//! and compose as matrices do; so a run of a million equal steps is a power, computed in 20
-//! products, exactly.
+//! A step turns a few times (of the core, of the last fetch, of the last write, of the channel to HBM, of the kernel's
+//! own copies) into new ones, by additions of constants and maxima only. Such functions are matrices over (max, +) and
+//! compose as matrices do; so a run of a million equal steps is a power, computed in 20 products, exactly.
 
 mod copies;
 mod log;
@@ -373,8 +371,8 @@ impl<'a> Pipeline<'a> {
         next
     }
 
-    /// The state after the first `steps` steps, which are not all: nothing is made for the whole sequence, whose parts are the
-    /// most and are followed one by one.
+    /// The state after the first `steps` steps, which are not all: nothing is made for the whole sequence, whose parts
+    /// are the most and are followed one by one.
     fn advance(&self, clock: &Clock, state: &State, steps: u64) -> State {
         let sizes = self.grid.sizes();
         let own = self.copies_by_hand();
@@ -428,8 +426,8 @@ fn load(
 }
 
 /// What is copied for each operand with a window, in the order of the bits of
-/// [`Kind::moved`](crate::grid::Kind::moved), with two buffers. Blocks that overhang their array are taken to be copied as a whole:
-/// a module does not say how large its arrays are.
+/// [`Kind::moved`](crate::grid::Kind::moved), with two buffers. Blocks that overhang their array are taken to be copied
+/// as a whole: a module does not say how large its arrays are.
 ///
 /// # Errors
 /// A window whose padded size overflows or whose elements are not known.

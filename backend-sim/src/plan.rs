@@ -38,11 +38,14 @@ pub struct BackwardPlan<B = Blocks> {
     pub blocks: B,
     /// Columns of a chunk of delta, for [`Strategy::Streaming`]; `None` is [`Strategy::Combined`].
     pub chunk_columns: Option<usize>,
-    /// Blocks of `dx` and `dw`, for [`Strategy::Streaming`]; those of delta where they are not given. Their columns are the same.
+    /// Blocks of `dx` and `dw`, for [`Strategy::Streaming`]; those of delta where they are not given. Their columns are
+    /// the same.
     pub product_blocks: [Option<B>; 2],
-    /// Columns of a block of delta as it is made, where they are not those of [`blocks`](Self::blocks), which products read.
+    /// Columns of a block of delta as it is made, where they are not those of [`blocks`](Self::blocks), which products
+    /// read.
     pub delta_columns: Option<usize>,
-    /// Whether the `w` of a chunk is rounded to bf16 once, before its other kernels, for [`Strategy::Streaming`]; see `Schedule::rounds_w`.
+    /// Whether the `w` of a chunk is rounded to bf16 once, before its other kernels, for [`Strategy::Streaming`]; see
+    /// `Schedule::rounds_w`.
     pub rounds_w: bool,
     /// Whether `x` is [packed](XForm::Packed) once, before the other kernels, for [`Strategy::Streaming`].
     pub packs_x: bool,
@@ -68,7 +71,8 @@ impl<B: PassBlocks> BackwardPlan<B> {
         self.packs_x as usize + self.rounds_w as usize
     }
 
-    /// Those of a kernel of the pass, counted in the order in which they run: (`x`), (`w` of a chunk), delta, `dx`, `dw`.
+    /// Those of a kernel of the pass, counted in the order in which they run: (`x`), (`w` of a chunk), delta, `dx`,
+    /// `dw`.
     pub fn blocks_of(&self, kernel: usize) -> B {
         let [dx, dw] = self.product_blocks;
         let Some(kernel) = kernel.checked_sub(self.before_delta()) else {
@@ -104,8 +108,8 @@ impl BackwardPlan {
 /// pushed: a unit of 128 takes them in a quarter of that time, one of 256 in half, so 256 rows make both
 /// alike on v6e and v7x (0.78 instead of 0.73 of the matrix units' rate with H = 4096, b = 1024, v = 512).
 ///
-/// On v4 it is 256 rows as well: with one load and two vector operations a cycle, what lays out weights anew for each sub-tile
-/// takes four fifths of the loads (delta of H = 2048 in blocks of 512,2048,768: 0.888 instead of 0.852).
+/// On v4 it is 256 rows as well: with one load and two vector operations a cycle, what lays out weights anew for each
+/// sub-tile takes four fifths of the loads (delta of H = 2048 in blocks of 512,2048,768: 0.888 instead of 0.852).
 pub fn rows_per_sub_tile(target: &Target) -> usize {
     match target.generation {
         Generation::V4 => 2 * target.mxu_dim.value,
@@ -113,14 +117,15 @@ pub fn rows_per_sub_tile(target: &Target) -> usize {
     }
 }
 
-/// Rows of `dw` whose product is one of its own. Of what it transposes the compiler keeps the whole part of `x` in VMEM: 2.6 MiB of the
-/// 16 that a v4 has, for blocks of 1024,1024,768. By 256 rows it is 0.7 MiB, and the schedule is 0.9 % longer than in one product, where
-/// the blocks that fit without are 4 % slower.
+/// Rows of `dw` whose product is one of its own. Of what it transposes the compiler keeps the whole part of `x` in
+/// VMEM: 2.6 MiB of the 16 that a v4 has, for blocks of 1024,1024,768. By 256 rows it is 0.7 MiB, and the schedule
+/// is 0.9 % longer than in one product, where the blocks that fit without are 4 % slower.
 pub fn dw_rows(target: &Target) -> Option<usize> {
     (target.generation == Generation::V4).then_some(2 * target.mxu_dim.value)
 }
 
-/// What cores share in a combined pass: of the other they have sums of their own, which take memory and a pass over them.
+/// What cores share in a combined pass: of the other they have sums of their own, which take memory and a pass over
+/// them.
 pub fn cores_split(head: &Head) -> Split {
     match head.tokens() < head.vocab() {
         true => Split::Columns,
@@ -128,14 +133,15 @@ pub fn cores_split(head: &Head) -> Split {
     }
 }
 
-/// Whether plans are tried in which the `w` of a chunk is rounded before it is read in f32 by each block of rows. It takes a pass over `w`, and
-/// pays where blocks are small for lack of VMEM; elsewhere they are large enough without.
+/// Whether plans are tried in which the `w` of a chunk is rounded before it is read in f32 by each block of rows. It
+/// takes a pass over `w`, and pays where blocks are small for lack of VMEM; elsewhere they are large enough without.
 pub(crate) fn may_round_w(head: &Head, setting: Setting) -> bool {
     setting.target.generation == Generation::V4 && rounds_operands(head, setting)
 }
 
-/// Whether `x` and delta are packed, where they are of bf16 as kernels get them. On v4 the matrix units take pairs of rows as words, and operands
-/// whose memory has them in another way are laid out anew: three vector operations and a load more for each register, beside the softmax.
+/// Whether `x` and delta are packed, where they are of bf16 as kernels get them. On v4 the matrix units take pairs of
+/// rows as words, and operands whose memory has them in another way are laid out anew: three vector operations and a
+/// load more for each register, beside the softmax.
 pub(crate) fn packs(target: &Target) -> bool {
     target.generation == Generation::V4
 }
@@ -151,8 +157,8 @@ pub(crate) fn x_forms(head: &Head, setting: Setting) -> impl Iterator<Item = XFo
     [XForm::Given].into_iter().chain(made)
 }
 
-/// Memory of an `x` that is packed for a backward pass, at most, of that of f32 logits, in percent. It lies in HBM all the time, beside a chunk of
-/// delta and, of bf16, the sum of `dx`, which all together are to keep to a tenth.
+/// Memory of an `x` that is packed for a backward pass, at most, of that of f32 logits, in percent. It lies in HBM all
+/// the time, beside a chunk of delta and, of bf16, the sum of `dx`, which all together are to keep to a tenth.
 const PACKED_X_PERCENT: usize = 2;
 
 /// Whether streaming backward passes pack `x`.
@@ -171,10 +177,11 @@ pub(crate) fn rounds_operands(head: &Head, setting: Setting) -> bool {
         && setting.structure == Structure::Overlapped
 }
 
-/// Whether the `x` of a kernel that makes logits, which has a block as wide as `H` and two buffers, has to have one. It is another block for the
-/// next rows only, so the wait for it is 0.2 to 0.6 % of what is computed of it in a forward pass over 128,256 columns, and more in a chunk
-/// of them: what fits has two buffers. Windows and what is kept of rows are counted, since whatever the limit of a kernel is that fits,
-/// it has room for these; tiles of scratch may be dropped.
+/// Whether the `x` of a kernel that makes logits, which has a block as wide as `H` and two buffers, has to have one. It
+/// is another block for the next rows only, so the wait for it is 0.2 to 0.6 % of what is computed of it in a forward
+/// pass over 128,256 columns, and more in a chunk of them: what fits has two buffers. Windows and what is kept of rows
+/// are counted, since whatever the limit of a kernel is that fits, it has room for these; tiles of scratch may be
+/// dropped.
 pub fn x_in_one_buffer(kernel: &impl Kernel, setting: Setting) -> bool {
     let capacity = setting.target.vmem_usable_bytes.value;
     let most = capacity.saturating_sub(room_bytes(setting.target));
@@ -194,37 +201,39 @@ pub fn x_in_one_buffer(kernel: &impl Kernel, setting: Setting) -> bool {
     })
 }
 
-/// Elements of a block of `w` from which a v4 or v6e, whose vector units bind, is lazy in the forward pass, and columns of it from which
-/// others are. A lazy pass checks its sums once per block: with less work in the block the compiler's schedules
-/// were 0.3 to 15 % longer for it (bf16, libtpu 0.0.51, static; not timed).
+/// Elements of a block of `w` from which a v4 or v6e, whose vector units bind, is lazy in the forward pass, and columns
+/// of it from which others are. A lazy pass checks its sums once per block: with less work in the block the compiler's
+/// schedules were 0.3 to 15 % longer for it (bf16, libtpu 0.0.51, static; not timed).
 const LAZY_ELEMENTS: usize = 512 * 1024;
 const LAZY_COLUMNS: usize = 1024;
 
-/// Rows from which a v7x is lazy in blocks of fewer columns as well, if they have [`LAZY_ELEMENTS`]. There the softmax of a sub-tile
-/// becomes ready just as the next product would begin, and the product waits for part of it: lazily, schedules of 2048 rows by 768
-/// columns were 3 % shorter, of 4096 rows by 768 and 512 columns 2 and 3 %, and of 4096 by 256 2 % longer; of 1024 rows by 512 columns they
-/// were 5 % longer.
+/// Rows from which a v7x is lazy in blocks of fewer columns as well, if they have [`LAZY_ELEMENTS`]. There the softmax
+/// of a sub-tile becomes ready just as the next product would begin, and the product waits for part of it: lazily,
+/// schedules of 2048 rows by 768 columns were 3 % shorter, of 4096 rows by 768 and 512 columns 2 and 3 %, and of 4096
+/// by 256 2 % longer; of 1024 rows by 512 columns they were 5 % longer.
 const LAZY_ROWS: usize = 2048;
 
-/// Rows from which a v4 is lazy in smaller blocks as well, where they have all of the contraction. With H = 512 schedules of 512 to 2048 rows by 256 and
-/// 512 columns were 9 to 21 % shorter for it; over two hidden blocks of 1024 those of 512 and 1024 rows by 256 columns were 6 and 7 % longer.
+/// Rows from which a v4 is lazy in smaller blocks as well, where they have all of the contraction. With H = 512
+/// schedules of 512 to 2048 rows by 256 and 512 columns were 9 to 21 % shorter for it; over two hidden blocks of 1024
+/// those of 512 and 1024 rows by 256 columns were 6 and 7 % longer.
 const LAZY_ROWS_V4: usize = 512;
 
-/// Hidden block and columns from which a v7x keeps the logits of a lazy pass: of larger blocks the schedules were 0.3 and 0.4 % shorter
-/// for it with 1024 and 512 rows, and as long with 256, at 2 to 7 MiB more.
+/// Hidden block and columns from which a v7x keeps the logits of a lazy pass: of larger blocks the schedules were 0.3
+/// and 0.4 % shorter for it with 1024 and 512 rows, and as long with 256, at 2 to 7 MiB more.
 const KEPT_HIDDEN: usize = 1536;
 const KEPT_COLUMNS: usize = 2048;
 
-/// Rows of a sub-tile that a v4, whose steps are short, folds exactly, so that no check of sums follows the last product: a row passes a cycle, and
-/// the largest of a register takes 130 to the core's scalars.
+/// Rows of a sub-tile that a v4, whose steps are short, folds exactly, so that no check of sums follows the last
+/// product: a row passes a cycle, and the largest of a register takes 130 to the core's scalars.
 const EXACT_ROWS: usize = 128;
 
-/// Length of the contraction from which a v7x stores the logits of labels. In schedules of H = 512 more registers wait for it:
-/// 2048,512,8192 took 73 MiB in f32 instead of 48, and bf16 passes were up to 9 % longer.
+/// Length of the contraction from which a v7x stores the logits of labels. In schedules of H = 512 more registers wait
+/// for it: 2048,512,8192 took 73 MiB in f32 instead of 48, and bf16 passes were up to 9 % longer.
 const STORED_HIDDEN: usize = 1024;
 
-/// How blocks of the forward pass are folded lazily: as many columns at once as a matrix unit has, whose weights many rows of
-/// the block then pass. `None` where too little is done in a block for that to pay. `hidden` is the length of the contraction.
+/// How blocks of the forward pass are folded lazily: as many columns at once as a matrix unit has, whose weights many
+/// rows of the block then pass. `None` where too little is done in a block for that to pay. `hidden` is the length of
+/// the contraction.
 pub fn lazy(target: &Target, forward: Blocks, hidden: usize) -> Option<Lazy> {
     let many_elements = forward.h.saturating_mul(forward.v) >= LAZY_ELEMENTS;
     let many_columns = forward.v >= LAZY_COLUMNS;

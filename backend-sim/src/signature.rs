@@ -51,7 +51,8 @@ pub enum SignatureError {
 pub struct Signature {
     /// The function.
     pub function: Op,
-    /// Steps along each axis of the grid, outermost first; [`DYNAMIC`](tilecast_tpu::mosaic::DYNAMIC) if known only at run time.
+    /// Steps along each axis of the grid, outermost first; [`DYNAMIC`](tilecast_tpu::mosaic::DYNAMIC) if known only at
+    /// run time.
     pub bounds: Vec<i64>,
     /// How the steps of each axis may be ordered; fewer than axes where the kernel does not say.
     pub semantics: Vec<DimensionSemantics>,
@@ -258,8 +259,8 @@ impl Signature {
         }
     }
 
-    /// Prefetched scalars that the kernel stores itself; and the number, where it never stores another in the only element there is, as in
-    /// one that says whether a step is the first.
+    /// Prefetched scalars that the kernel stores itself; and the number, where it never stores another in the only
+    /// element there is, as in one that says whether a step is the first.
     pub(crate) fn stored_scalars(&self, module: &Module) -> FxHashMap<usize, Option<i64>> {
         const STORE: &str = "memref.store";
         let mut stored = FxHashMap::default();

@@ -5,8 +5,8 @@
 //! without trying all of them. Each candidate gives one [`Row`], the op with that candidate in it;
 //! the pair of the two best is the first row.
 //!
-//! The kernels of a streaming backward pass share no VMEM either. They are judged in the same blocks, and then the best that each has
-//! seen with the same columns are put together to one more row (`products`).
+//! The kernels of a streaming backward pass share no VMEM either. They are judged in the same blocks, and then the best
+//! that each has seen with the same columns are put together to one more row (`products`).
 //!
 //! [`tune`] judges every candidate. [`best`] judges those that may be among the first rows: the matrix
 //! units and the scalar code of the steps give a floor for the time of a candidate before its kernels are
@@ -67,8 +67,9 @@ impl<B: PassBlocks> Space<B> {
         }
     }
 
-    /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans, and delta made in blocks of so many
-    /// columns. Plans whose blocks these do not fill are left out, unless that leaves none: each of them says what is wrong then.
+    /// The same with these blocks, along tokens and hidden, for `dx` and `dw` of streaming plans, and delta made in
+    /// blocks of so many columns. Plans whose blocks these do not fill are left out, unless that leaves none: each of
+    /// them says what is wrong then.
     #[must_use]
     pub fn with_own_blocks<P: Problem<Blocks = B>>(
         mut self,
@@ -106,7 +107,8 @@ impl<B: PassBlocks> Space<B> {
     }
 }
 
-/// The backward plans of given blocks of the fused head, and those that round `w` if that may pay; streaming ones pack `x` if asked to.
+/// The backward plans of given blocks of the fused head, and those that round `w` if that may pay; streaming ones pack
+/// `x` if asked to.
 pub(crate) fn plans(
     head: &Head,
     blocks: Blocks,
@@ -135,9 +137,10 @@ pub(crate) fn plans(
     plans
 }
 
-/// Sizes of a chunk for column blocks of `v`, whole blocks: those of a fixed list that keep to the
-/// share of memory, or the largest that does, or one block. A rounded `w` has as many rows as `H` beside delta's. With it there is one more, of the last
-/// quarter of the share, for the fixed ones may leave half of it, and `dx` is read and written for each chunk: the one whose last chunk repeats the least.
+/// Sizes of a chunk for column blocks of `v`, whole blocks: those of a fixed list that keep to the share of memory, or
+/// the largest that does, or one block. A rounded `w` has as many rows as `H` beside delta's. With it there is one
+/// more, of the last quarter of the share, for the fixed ones may leave half of it, and `dx` is read and written for
+/// each chunk: the one whose last chunk repeats the least.
 fn chunk_columns(head: &Head, v: usize, rounds_w: bool) -> Vec<usize> {
     let logits_bytes = head.vocab() * size_of::<f32>();
     let rows = head.tokens() + if rounds_w { head.hidden() } else { 0 };

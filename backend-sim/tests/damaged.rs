@@ -1,9 +1,9 @@
 //! Damaged texts of our own kernels: whatever still parses and verifies runs, and is judged, to a result or an error.
 //!
-//! One token at a time is dropped or replaced; what becomes of it is interpreted on small arrays with
-//! a budget a little above what the sound kernel takes, and judged by the model for one target after the other. Nothing may
-//! panic, an integer that overflows included; the budget keeps loops, grids and shapes that became enormous from taking time
-//! or memory, and the model must not run through them.
+//! One token at a time is dropped or replaced; what becomes of it is interpreted on small arrays with a budget a little
+//! above what the sound kernel takes, and judged by the model for one target after the other. Nothing may panic, an
+//! integer that overflows included; the budget keeps loops, grids and shapes that became enormous from taking time or
+//! memory, and the model must not run through them.
 
 #[path = "../../backend-tpu/tests/tokens/mod.rs"]
 mod tokens;

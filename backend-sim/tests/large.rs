@@ -58,7 +58,8 @@ fn schedules_of_large_kernels_are_near_the_compilers() {
             (0.75..1.15).contains(&cycles),
             "{line}: {cycles:.3} of the cycles"
         );
-        // The least are lazy forward passes over several hidden blocks on v6e: of 3.5 MiB of spills 1.6 MiB are predicted.
+        // The least are lazy forward passes over several hidden blocks on v6e: of 3.5 MiB of spills 1.6 MiB are
+        // predicted.
         assert!((0.8..1.2).contains(&used), "{line}: {used:.3} of the bytes");
         error += (cycles - 1.0).abs() / lines.len() as f64;
     }
@@ -67,7 +68,8 @@ fn schedules_of_large_kernels_are_near_the_compilers() {
 
 #[test]
 fn on_v7x_a_step_with_all_of_h_is_faster_than_two_of_half() {
-    // The results of products side by side come together, and the vector unit that works them off slows the next: 1.09 times the cycles.
+    // The results of products side by side come together, and the vector unit that works them off slows the next: 1.09
+    // times the cycles.
     let cycles = |blocks: &str| {
         let start = format!("forward,2048,151936,{blocks},v7x,");
         let line = (MEASURED.lines()).find(|line| line.starts_with(&start));

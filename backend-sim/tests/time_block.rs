@@ -11,8 +11,8 @@ use tilecast_sim::op::Request;
 use tilecast_sim::plan::BackwardPlan;
 use tilecast_tpu::mosaic::Module;
 
-/// Time block, and milliseconds of forward and backward pass together on one v6e: bf16 logits `[2048, 151643]`, blocks of
-/// 2048 columns, mean of 5. demon2036/MLLM-JAX, commit 0f043e5, memory/20260126_ce-kernel-len2048/README.md.
+/// Time block, and milliseconds of forward and backward pass together on one v6e: bf16 logits `[2048, 151643]`, blocks
+/// of 2048 columns, mean of 5. demon2036/MLLM-JAX, commit 0f043e5, memory/20260126_ce-kernel-len2048/README.md.
 const MEASURED_MS: [(usize, f64); 7] = [
     (8, 22.54),
     (16, 14.37),

@@ -154,8 +154,8 @@ fn ragged_columns_do_not_cut_the_line_of_sub_tiles() {
     assert_eq!(branches(1000), whole);
 }
 
-/// Of sub-tiles of 256 columns, those of the last block that end before the vocabulary does have no mask in any block, and the one
-/// in which it ends has one for the second of its two groups of 128.
+/// Of sub-tiles of 256 columns, those of the last block that end before the vocabulary does have no mask in any block,
+/// and the one in which it ends has one for the second of its two groups of 128.
 #[test]
 fn columns_are_masked_that_overhang_in_some_block() {
     let masks = |vocab: usize, shape: &str| {

@@ -1,9 +1,9 @@
 //! The ops on logits against plain movement of the same memory.
 //!
 //! Forward each logit is read once; backward it is read once and a gradient written. For each pass the table has the
-//! bytes that must move per second, and the share of what memory does in the same run: read for the forward pass, copied
-//! for the gradient in memory of its own, read and written again for the gradient over the logits. Rounds take everything
-//! in turn, so that what else the machine does meets all of them; times are medians.
+//! bytes that must move per second, and the share of what memory does in the same run: read for the forward pass,
+//! copied for the gradient in memory of its own, read and written again for the gradient over the logits. Rounds take
+//! everything in turn, so that what else the machine does meets all of them; times are medians.
 //!
 //! ```text
 //! cargo bench -p tilecast-benches --bench logits -- 4096 32768

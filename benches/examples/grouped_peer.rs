@@ -1,12 +1,14 @@
-//! Times the grouped product of a layer of experts for `tests/python/bench_grouped.py`, which times PyTorch and JAX between the calls.
+//! Times the grouped product of a layer of experts for `tests/python/bench_grouped.py`, which times PyTorch and JAX
+//! between the calls.
 //!
 //! ```text
 //! grouped_peer ROWS EXPERTS INPUTS OUTPUTS f32|bf16 THREADS
 //! ```
 //!
-//! Each line of input is what to run: `peak`, `forward`, or `both` (the product `y`, and both gradients for the cotangent `y`, in new
-//! memory). The answer is the time in seconds and a number to check: the sum of the sizes of the first row of `y`, or of those of `dx` and
-//! of the weights of expert 1 in `dw`. For `peak`, multiply-adds from registers on all threads, it is how many operations were done.
+//! Each line of input is what to run: `peak`, `forward`, or `both` (the product `y`, and both gradients for the
+//! cotangent `y`, in new memory). The answer is the time in seconds and a number to check: the sum of the sizes of the
+//! first row of `y`, or of those of `dx` and of the weights of expert 1 in `dw`. For `peak`, multiply-adds from
+//! registers on all threads, it is how many operations were done.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;

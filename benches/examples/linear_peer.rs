@@ -4,11 +4,11 @@
 //! linear_peer TOKENS HIDDEN VOCAB f32|bf16 THREADS
 //! ```
 //!
-//! Each line of input is what to run: `peak`, `forward`, `both` (both passes in one call, the gradients in new memory) or
-//! `f32-delta` (the same with the gradient of the logits in f32, of bf16 inputs). The answer is the time in seconds and a number
-//! to check: the sum of the losses, or that of the sizes of the first row of `dx`. For `peak`, multiply-adds from registers on all
-//! threads, it is how many operations were done. On Linux the line `memory` asks for two
-//! numbers of bytes: the most that was resident since it was asked last, and what is now.
+//! Each line of input is what to run: `peak`, `forward`, `both` (both passes in one call, the gradients in new memory)
+//! or `f32-delta` (the same with the gradient of the logits in f32, of bf16 inputs). The answer is the time in seconds
+//! and a number to check: the sum of the losses, or that of the sizes of the first row of `dx`. For `peak`,
+//! multiply-adds from registers on all threads, it is how many operations were done. On Linux the line `memory` asks
+//! for two numbers of bytes: the most that was resident since it was asked last, and what is now.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;

@@ -23,7 +23,8 @@ pub fn values(len: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-/// Multiply-adds from registers, at the rate of products of such inputs, on so many threads at once: how many operations.
+/// Multiply-adds from registers, at the rate of products of such inputs, on so many threads at once: how many
+/// operations.
 ///
 /// # Panics
 /// If a thread does.

@@ -1,8 +1,9 @@
 //! [`Groups`]: rows that lie side by side by group, and the steps that visit them.
 //!
-//! A mixture of experts sorts its tokens by expert. How many each expert gets is known only when the model runs, yet the grid of a
-//! kernel has a fixed number of steps, and its blocks of rows do not end where groups end. So a step is a *visit*: of one block of rows
-//! for one group. Blocks that two groups share are visited by both, one after the other; the visit says which of the rows are its own.
+//! A mixture of experts sorts its tokens by expert. How many each expert gets is known only when the model runs, yet
+//! the grid of a kernel has a fixed number of steps, and its blocks of rows do not end where groups end. So a step is
+//! a *visit*: of one block of rows for one group. Blocks that two groups share are visited by both, one after the
+//! other; the visit says which of the rows are its own.
 //!
 //! ```text
 //! sizes 5, 0, 3 of 12 rows, in blocks of 4          visit  group  block  first  end  opens
@@ -14,9 +15,10 @@
 //!                                                     5      2      2      4     4     0    nothing
 //! ```
 //!
-//! Every group and every block is visited at least once, and both ascend: so a kernel writes all of its results, also those of groups
-//! without rows and of rows without a group, and comes back to none. `ceil(rows / block) + groups` visits are always enough. The idea
-//! that two groups visit a shared block in turn is that of `MegaBlocks` on TPUs (`jax/experimental/pallas/ops/tpu/megablox`).
+//! Every group and every block is visited at least once, and both ascend: so a kernel writes all of its results, also
+//! those of groups without rows and of rows without a group, and comes back to none. `ceil(rows / block) + groups`
+//! visits are always enough. The idea that two groups visit a shared block in turn is that of `MegaBlocks` on TPUs
+//! (`jax/experimental/pallas/ops/tpu/megablox`).
 
 use alloc::vec::Vec;
 
@@ -213,8 +215,8 @@ impl Groups {
         Ok(tables)
     }
 
-    /// Sizes of groups that share all rows almost evenly, as a balanced router makes them: their ends lie anywhere in blocks, so that blocks
-    /// are shared as they are with sizes that are known only when a model runs.
+    /// Sizes of groups that share all rows almost evenly, as a balanced router makes them: their ends lie anywhere in
+    /// blocks, so that blocks are shared as they are with sizes that are known only when a model runs.
     pub fn typical(self) -> Vec<i32> {
         // Multiples of the golden ratio, modulo 1, are spread evenly however many there are.
         let start = |group: usize| {
@@ -249,8 +251,8 @@ mod tests {
         assert_eq!(tables[4], [1, 0, 1, 1, 0, 0, 1]);
     }
 
-    /// Of all sizes of three groups of up to ten rows: each row is visited by its group once, groups and blocks ascend and are all
-    /// seen, and the first visit of a block begins with its first row.
+    /// Of all sizes of three groups of up to ten rows: each row is visited by its group once, groups and blocks ascend
+    /// and are all seen, and the first visit of a block begins with its first row.
     #[test]
     fn every_row_is_visited_by_its_group() {
         for (rows, block) in [(10, 4), (10, 3), (8, 4), (1, 4), (10, 10)] {

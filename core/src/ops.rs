@@ -217,8 +217,8 @@ pub trait TileOps {
         scale: f32,
     );
 
-    /// Gives statistics that have seen nothing a maximum to be relative to, that of `z = scale * tile`; others keep theirs. No
-    /// element is counted.
+    /// Gives statistics that have seen nothing a maximum to be relative to, that of `z = scale * tile`; others keep
+    /// theirs. No element is counted.
     fn start_logsumexp(
         &self,
         stats: impl Into<Stats<Self::Index>>,
@@ -235,9 +235,9 @@ pub trait TileOps {
         condition: Self::Condition,
     );
 
-    /// Pushes every column of `z = scale * tile` into the running logsumexp of its row, relative to the maximum that it has:
-    /// `l' = l + sum_c e^(z_c-m)`, `m' = m`. So no exponential waits for the maximum of its row (rescaling that is put
-    /// off while it is not needed: `FlashAttention` 4, Dao and others 2026). The sum overflows where `z` is far
+    /// Pushes every column of `z = scale * tile` into the running logsumexp of its row, relative to the maximum that it
+    /// has: `l' = l + sum_c e^(z_c-m)`, `m' = m`. So no exponential waits for the maximum of its row (rescaling that is
+    /// put off while it is not needed: `FlashAttention` 4, Dao and others 2026). The sum overflows where `z` is far
     /// above `m`; [`sums_exceed`](Self::sums_exceed) tells. Of statistics without an entropy.
     fn add_exponentials(
         &self,
@@ -283,8 +283,8 @@ pub trait TileOps {
         first_column: Self::Index,
     );
 
-    /// What [`one_hot_select`](Self::one_hot_select) does. On a TPU each element that is found is stored where it is, under a mask: an
-    /// operation less for each register, and one of its stores more for each but the first of a row.
+    /// What [`one_hot_select`](Self::one_hot_select) does. On a TPU each element that is found is stored where it is,
+    /// under a mask: an operation less for each register, and one of its stores more for each but the first of a row.
     fn one_hot_store(
         &self,
         out: impl Into<Rows<Self::Index>>,
@@ -301,7 +301,8 @@ pub trait TileOps {
     /// The gradient of a softmax loss with respect to `scale * z`, where `z` are the logits and
     /// `log p = scale z - lse`:
     ///
-    /// `out[r,c] = ((probability[r] + log_probability[r] log p) p - one_hot[r] 1(c = label[r]) - uniform[r]) (1 - (z[r,c]/cap)^2)`
+    /// `out[r,c] = ((probability[r] + log_probability[r] log p) p - one_hot[r] 1(c = label[r]) - uniform[r]) (1 -
+    /// (z[r,c]/cap)^2)`
     ///
     /// A factor of `scale` on the coefficients makes it the gradient with respect to `z`. Where `p`
     /// is 0, so is `p log p`. A row whose coefficients are all 0 is 0 whatever its logits, so that a
@@ -322,15 +323,15 @@ pub trait TileOps {
     /// Sets rows `valid..` of the tile to `value`; nothing if `valid` is past its end.
     fn mask_rows(&self, tile: impl Into<Tile<Self::Index>>, valid: Self::Index, value: f32);
 
-    /// Sets the rows of the tile before `first` and from `end` on to 0; either may lie outside of it. Not of an input window, whose
-    /// copy a later step may find again.
+    /// Sets the rows of the tile before `first` and from `end` on to 0; either may lie outside of it. Not of an input
+    /// window, whose copy a later step may find again.
     fn keep_rows(&self, tile: impl Into<Tile<Self::Index>>, first: Self::Index, end: Self::Index);
 
     // ---- memory -------------------------------------------------------------------------------
 
-    /// Starts a copy between an HBM block and a whole scratch buffer of the same shape (leading
-    /// block dimensions are 1). It is complete after [`TileOps::wait`] with the same operands. Of a block that overhangs its
-    /// array what the array has is copied, and the scratch buffer keeps what it had beyond.
+    /// Starts a copy between an HBM block and a whole scratch buffer of the same shape (leading block dimensions
+    /// are 1). It is complete after [`TileOps::wait`] with the same operands. Of a block that overhangs its array
+    /// what the array has is copied, and the scratch buffer keeps what it had beyond.
     fn start_copy<const N: usize>(
         &self,
         direction: Direction,
@@ -399,8 +400,9 @@ pub trait TileOps {
         }
     }
 
-    /// Cuts `rows` rows into parts of `part` and runs `inside` for those whose rows are all in `own`, from one row to before another, and
-    /// `cut` for those that have rows of others as well, with `own` counted from the first row of the part. Parts without a row of `own` are left out.
+    /// Cuts `rows` rows into parts of `part` and runs `inside` for those whose rows are all in `own`, from one row to
+    /// before another, and `cut` for those that have rows of others as well, with `own` counted from the first row of
+    /// the part. Parts without a row of `own` are left out.
     ///
     /// A backend whose views have any length at run time may take `own` as one part that is inside.
     fn for_own_parts(

@@ -137,7 +137,8 @@ pub enum Step<K> {
         /// The result.
         to: ArrayId,
     },
-    /// Says which rows of which group the steps of a kernel work on: fills the [tables](Groups) of groups whose sizes are known now.
+    /// Says which rows of which group the steps of a kernel work on: fills the [tables](Groups) of groups whose sizes
+    /// are known now.
     Visits {
         /// `i32`, one for each group.
         sizes: ArrayId,

@@ -222,8 +222,8 @@ impl ScalarsRef {
     }
 }
 
-/// A vector of `i32`s that an earlier step of the program has computed, passed before the kernel starts (scalar prefetch): index
-/// maps and the kernel look numbers up in it.
+/// A vector of `i32`s that an earlier step of the program has computed, passed before the kernel starts (scalar
+/// prefetch): index maps and the kernel look numbers up in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableRef {
     pub(crate) table: usize,

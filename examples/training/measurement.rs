@@ -1,5 +1,5 @@
-//! What a forward and a backward pass take of time and memory, each of them in a process of its own: what one leaves to the
-//! allocator would not be new memory in the next.
+//! What a forward and a backward pass take of time and memory, each of them in a process of its own: what one leaves to
+//! the allocator would not be new memory in the next.
 
 use std::process::Command;
 use std::time::Instant;
@@ -52,8 +52,8 @@ impl Measurement {
         Ok(())
     }
 
-    /// Prints the time of `passes` (the median of five runs), and memory at the peak (the most of five) beyond what is there
-    /// before and the gradients of hidden states and head, whose elements have so many bytes.
+    /// Prints the time of `passes` (the median of five runs), and memory at the peak (the most of five) beyond what is
+    /// there before and the gradients of hidden states and head, whose elements have so many bytes.
     ///
     /// # Errors
     /// Those of `passes`.

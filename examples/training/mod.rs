@@ -1,5 +1,5 @@
-//! What the examples of frameworks have in common: the text and the sizes of the model that learns from it, what it must have
-//! learned, and how time and memory are measured.
+//! What the examples of frameworks have in common: the text and the sizes of the model that learns from it, what it
+//! must have learned, and how time and memory are measured.
 
 mod measurement;
 mod memory;
@@ -17,8 +17,8 @@ pub const HIDDEN: usize = 128;
 pub const BATCH: usize = 512;
 pub const STEPS: usize = 60;
 
-/// Prints the first and last loss of the model that learned with the fused loss and of its twin, which started alike and
-/// learned with that of the framework.
+/// Prints the first and last loss of the model that learned with the fused loss and of its twin, which started alike
+/// and learned with that of the framework.
 ///
 /// # Errors
 /// They learned nothing, or not the same.

@@ -190,8 +190,8 @@ pub(crate) struct LossArgs {
     /// Type of the gradients [default: that of the inputs]
     #[arg(long, value_parser = dtype())]
     pub(crate) grad_dtype: Option<DType>,
-    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs, or of rounded products
-    /// if there is no bias]
+    /// Type in which the streaming backward holds the gradient of the logits [default: that of the inputs, or of
+    /// rounded products if there is no bias]
     #[arg(long, value_parser = dtype())]
     pub(crate) delta_dtype: Option<DType>,
 }
@@ -242,7 +242,8 @@ pub(crate) struct ScheduleArgs {
     /// Blocks of dw, likewise
     #[arg(long, value_name = "b,h", value_parser = parse_product_sizes, allow_hyphen_values = true)]
     pub(crate) dw_blocks: Option<[usize; 2]>,
-    /// Columns of the blocks in which `streaming` makes delta, a divisor of the v that dx and dw read [default: v, or chosen]
+    /// Columns of the blocks in which `streaming` makes delta, a divisor of the v that dx and dw read [default: v, or
+    /// chosen]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) delta_columns: Option<u32>,
     /// Structure of the backward pass
@@ -390,7 +391,8 @@ impl ProblemArgs {
         Ok(LinearOp::new(self.on_logits(op)?, hidden, head)?)
     }
 
-    /// What is asked for, or bf16 where both products of delta round it to that anyway and no bias has its elements summed.
+    /// What is asked for, or bf16 where both products of delta round it to that anyway and no bias has its elements
+    /// summed.
     fn delta_dtype(&self) -> Option<DType> {
         let rounded =
             self.dtype == DType::F32 && self.f32_products == ProductsArg::Rounded && !self.bias;

@@ -98,7 +98,8 @@ impl<P: OnHead> Emission<P> {
     }
 }
 
-/// A program as StableHLO whose kernels may use `vmem_limit_bytes`, with [checks](EmitOptions::bounds_checks) of their copies or without.
+/// A program as StableHLO whose kernels may use `vmem_limit_bytes`, with [checks](EmitOptions::bounds_checks) of their
+/// copies or without.
 ///
 /// # Errors
 /// A kernel has no lowering.

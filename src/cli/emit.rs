@@ -16,8 +16,8 @@ use super::output::print;
 /// Write an op for the TPU compiler
 ///
 /// As one StableHLO module with a custom call for each kernel, which XLA compiles and runs; or as the Mosaic text of
-/// each kernel alone. Block sizes that are not given are chosen as `tune` would within the target's default VMEM limit, leaving
-/// room for register spills.
+/// each kernel alone. Block sizes that are not given are chosen as `tune` would within the target's default VMEM limit,
+/// leaving room for register spills.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  tilecast emit linear-ce --target v5p --tokens 8192 --hidden 4096 --vocab 128256 \
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
-    /// Have each copy of a kernel checked as it runs, in StableHLO: one beyond its array halts the TPU. A step takes up to 43 cycles
-    /// longer for each window
+    /// Have each copy of a kernel checked as it runs, in StableHLO: one beyond its array halts the TPU. A step takes up
+    /// to 43 cycles longer for each window
     #[arg(long)]
     bounds_checks: bool,
     #[command(flatten)]

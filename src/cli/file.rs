@@ -17,8 +17,8 @@ impl Output {
     /// Checks, before any work, that a file can be written at `path`.
     ///
     /// # Errors
-    /// The folder is missing or cannot be written to, there is something that is no file, or the path is `-`, which elsewhere means
-    /// standard output.
+    /// The folder is missing or cannot be written to, there is something that is no file, or the path is `-`, which
+    /// elsewhere means standard output.
     pub(crate) fn new(path: &Path) -> Result<Self, CliError> {
         let wrong = |what: &dyn std::fmt::Display| {
             CliError::invalid(format_args!("cannot write {}: {what}", path.display()))

@@ -33,23 +33,26 @@ use super::tpu::{self, TpuArgs};
 /// [B], bias [V], d_loss [B] ([] if reduced; ones if missing) and d_lse [B] (zeros if missing), all F32. It writes loss
 /// [B] ([] if reduced) and lse [B], F32, and dx, dw (the type of the inputs, or --grad-dtype) and dbias (F32).
 ///
-/// logits-ce, grpo and entropy read logits [B,V] (F32 or BF16) and write, where a backward pass is asked for, d_logits [B,V] (their type,
-/// or --grad-dtype); vectors [B] are F32, cotangents that are missing are ones for the first and zeros for the others.
+/// logits-ce, grpo and entropy read logits [B,V] (F32 or BF16) and write, where a backward pass is asked for, d_logits
+/// [B,V] (their type, or --grad-dtype); vectors [B] are F32, cotangents that are missing are ones for the first and
+/// zeros for the others.
 ///
 /// logits-ce reads labels [B] (I32 or I64), d_loss, d_logp, d_lse, and writes loss, logp, lse. entropy reads d_entropy
-/// and writes entropy, lse. grpo reads labels, advantage, old_logp (not with --on-policy), ref_logp (with --kl-beta), mask
-/// (zeros and ones; ones if missing), d_loss ([]; [B] with --per-token), d_logp, d_ratio, d_entropy, and writes loss
-/// (as d_loss), logp, ratio, is_clipped (0 or 1), entropy, lse.
+/// and writes entropy, lse. grpo reads labels, advantage, old_logp (not with --on-policy), ref_logp (with --kl-beta),
+/// mask (zeros and ones; ones if missing), d_loss ([]; [B] with --per-token), d_logp, d_ratio, d_entropy, and writes
+/// loss (as d_loss), logp, ratio, is_clipped (0 or 1), entropy, lse.
 ///
-/// linear-grpo and linear-entropy are grpo and entropy of the logits that a head computes: they read x [B,H], w [H,V] and,
-/// where it is there, bias [V] in the place of the logits, and write dx, dw (as linear-ce does) and dbias in that of d_logits.
+/// linear-grpo and linear-entropy are grpo and entropy of the logits that a head computes: they read x [B,H], w [H,V]
+/// and, where it is there, bias [V] in the place of the logits, and write dx, dw (as linear-ce does) and dbias in that
+/// of d_logits.
 ///
-/// gmm reads x [T,I], w [E,I,O] (both F32 or both BF16), group_sizes [E] (I32 or I64), the rows of each expert, and, for a backward pass,
-/// dy [T,O] (ones if missing). It writes y [T,O], dx and dw (the type of the inputs, or --grad-dtype); rows behind the last group give 0.
+/// gmm reads x [T,I], w [E,I,O] (both F32 or both BF16), group_sizes [E] (I32 or I64), the rows of each expert,
+/// and, for a backward pass, dy [T,O] (ones if missing). It writes y [T,O], dx and dw (the type of the inputs,
+/// or --grad-dtype); rows behind the last group give 0.
 ///
-/// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest that a
-/// TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute:
-/// B*H*V with --pass forward, 4*B*H*V otherwise, with B, H and V rounded up to whole blocks. Of the ops on given logits it
+/// sim prints each kernel as the TPU compiler would get it, reads it back and interprets it. Blocks are the smallest
+/// that a TPU takes, 128 each way, unless given. It takes at most 100000000000 multiplications, about a minute: B*H*V
+/// with --pass forward, 4*B*H*V otherwise, with B, H and V rounded up to whole blocks. Of the ops on given logits it
 /// takes at most 500000000 reads of a logit: B*V with --pass forward, 2*B*V otherwise, likewise.
 #[derive(clap::Args, Debug)]
 #[command(
@@ -89,8 +92,8 @@ pub(crate) struct Args {
     /// Streaming: columns of the vocabulary whose delta is held at once, at most [default: chosen]
     #[arg(long, help_heading = "Schedule", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     chunk_columns: Option<u32>,
-    /// linear-ce on the cpu: both passes in one, which stores logits, in the place of dw or up to 48 MiB per thread, instead
-    /// of computing them again, where that is faster
+    /// linear-ce on the cpu: both passes in one, which stores logits, in the place of dw or up to 48 MiB per thread,
+    /// instead of computing them again, where that is faster
     #[arg(long, help_heading = "Schedule", conflicts_with_all = ["blocks", "backward_blocks", "dx_blocks", "dw_blocks", "delta_columns", "strategy", "chunk_columns"])]
     store_logits: bool,
     #[command(flatten)]

@@ -38,9 +38,9 @@ const TRACED_STEPS: u64 = 16;
 /// Say what an op or a kernel needs on a TPU and how long it takes, without one
 ///
 /// VMEM of every kernel, register spills included, and HBM of the op, against what the target has; the time each unit
-/// alone would take, and a range for the whole. What is not given is chosen as `tune` would. Or, with --mosaic, the same
-/// for one kernel, whoever wrote it: the text that `pallas_call(debug=True)` prints. Exit code 3: it does not fit; 2: the
-/// kernel has an operation that the model does not know.
+/// alone would take, and a range for the whole. What is not given is chosen as `tune` would. Or, with --mosaic, the
+/// same for one kernel, whoever wrote it: the text that `pallas_call(debug=True)` prints. Exit code 3: it does not fit;
+/// 2: the kernel has an operation that the model does not know.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tilecast simulate linear-ce --target v5p --tokens 8192 --config config.json\n  \
@@ -57,12 +57,13 @@ pub(crate) struct Args {
     /// Simulate the kernel in FILE instead: a Mosaic module as text, in any of its forms
     #[arg(long, value_name = "FILE")]
     mosaic: Option<PathBuf>,
-    /// What the kernel of --mosaic gets at run time, JSON: steps along the axes that are known only then, and the elements of
-    /// each prefetched scalar: {"bounds": [4], "prefetched": [[0, 1], null]} [default: 1 and 0, and the report says so]
+    /// What the kernel of --mosaic gets at run time, JSON: steps along the axes that are known only then, and the
+    /// elements of each prefetched scalar: {"bounds": [4], "prefetched": [[0, 1], null]} [default: 1 and 0, and the
+    /// report says so]
     #[arg(long, value_name = "FILE", requires = "mosaic")]
     scalars: Option<PathBuf>,
-    /// Write what each kernel does over time, its first and last grid steps, as a trace for ui.perfetto.dev or chrome://tracing;
-    /// replaced as a whole, or not touched on an error
+    /// Write what each kernel does over time, its first and last grid steps, as a trace for ui.perfetto.dev or
+    /// chrome://tracing; replaced as a whole, or not touched on an error
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// TPU generation: v4, v5e, v5p, v6e, v7x

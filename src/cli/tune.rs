@@ -33,8 +33,8 @@ use super::sizes::OfSizes;
 
 /// Try block sizes and strategies, and rank them by predicted time
 ///
-/// Every candidate of one pass is combined with the best of the other. Each is marked fits, vmem_oom, hbm_oom or invalid,
-/// with the reason. Exit code 3: nothing fits on some target.
+/// Every candidate of one pass is combined with the best of the other. Each is marked fits, vmem_oom, hbm_oom or
+/// invalid, with the reason. Exit code 3: nothing fits on some target.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  tilecast tune linear-ce --target v5p --tokens 8192 --config config.json\n  \

@@ -1,5 +1,5 @@
-//! Writes what the CPU backend computes for the ops on logits, given and of a head, with its inputs, for other languages
-//! to check.
+//! Writes what the CPU backend computes for the ops on logits, given and of a head, with its inputs, for other
+//! languages to check.
 //!
 //! `cargo run -p tilecast-tests --release --example logits_cases -- FOLDER` writes `FOLDER/cases.json` and
 //! the arrays it names, little-endian without header; `tests/python/compare_logits.py` reads them.

@@ -80,8 +80,8 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
     }
 }
 
-/// With hidden states that are rows of the identity `dw` is delta, element by element. However large logits are and whatever
-/// cancels at the label, each is off by two roundings to bf16 at most.
+/// With hidden states that are rows of the identity `dw` is delta, element by element. However large logits are and
+/// whatever cancels at the label, each is off by two roundings to bf16 at most.
 #[test]
 fn delta_of_stored_exponentials_is_off_by_two_roundings() {
     const B: usize = 4;

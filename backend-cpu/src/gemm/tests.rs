@@ -232,9 +232,9 @@ fn check(
                 computed
             );
         } else {
-            // Each of k + 1 additions errs by at most an ulp (half of one, but for `vdpbf16ps`, which may truncate)
-            // of a partial sum, itself at most Σ|a||b|. A split operand makes three of each; two make six, and what they leave out of a term
-            // is below four ulp of it.
+            // Each of k + 1 additions errs by at most an ulp (half of one, but for `vdpbf16ps`, which may truncate) of
+            // a partial sum, itself at most Σ|a||b|. A split operand makes three of each; two make six, and what they
+            // leave out of a term is below four ulp of it.
             let bf16_operands = usize::from(lhs_is_bf16) + usize::from(rhs_is_bf16);
             let terms = arithmetic.products(bf16_operands) * k;
             let tolerance = (terms + 1) as f64 * f64::from(f32::EPSILON) * magnitude;

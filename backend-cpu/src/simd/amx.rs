@@ -20,8 +20,9 @@ use super::word::SPLIT_PARTS;
 pub(super) const BLOCK: usize = 32;
 /// Depth words in a tile register.
 pub(super) const TILE_WORDS: usize = 16;
-/// Depth words of a slice, of all parts of a right panel: 32 KiB, which stay in L1 while left panels pass by it, or 96 KiB of split operands.
-/// Those are loaded half as often for a product and may come from L2, while sums pass through memory, too, to be added.
+/// Depth words of a slice, of all parts of a right panel: 32 KiB, which stay in L1 while left panels pass by it, or 96
+/// KiB of split operands. Those are loaded half as often for a product and may come from L2, while sums pass through
+/// memory, too, to be added.
 pub(super) const fn slice_words(arithmetic: Arithmetic) -> usize {
     match arithmetic {
         Arithmetic::Split => 256 * SPLIT_PARTS,
@@ -101,7 +102,8 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
         let rows = BLOCK.min(strip.rows - first_row);
         let operands = [strip.lhs.starting_at(i), strip.rhs];
         let out = &mut strip.out[first_row * strip.row_stride..];
-        // Small products come first: what is there is added to the sum of all of them, or it would cost them their last bits.
+        // Small products come first: what is there is added to the sum of all of them, or it would cost them their last
+        // bits.
         if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
             // SAFETY: configured above.
             unsafe { sum(out, strip.row_stride, operands, strip.accumulate) };
@@ -146,7 +148,8 @@ unsafe fn sum(out: &mut [f32], row_stride: usize, operands: [Slice<'_>; 2], accu
     }
 }
 
-/// Loads the rows of a part of the left panel, with the hint that they are not needed again soon, which leaves L1 to the right one.
+/// Loads the rows of a part of the left panel, with the hint that they are not needed again soon, which leaves L1 to
+/// the right one.
 macro_rules! load_left {
     () => {
         "tileloaddt1 tmm4, [{lhs} + {line}]
@@ -172,17 +175,19 @@ macro_rules! add_products {
     };
 }
 
-/// One block of results over the whole depth of a left and a right panel, of which those that are `SPLIT_...` have parts. While products
-/// of first parts run, results of the block below are asked for, two rows in the time of a group, since no processor sees that far ahead;
-/// beyond the end that does nothing.
+/// One block of results over the whole depth of a left and a right panel, of which those that are `SPLIT_...` have
+/// parts. While products of first parts run, results of the block below are asked for, two rows in the time of a group,
+/// since no processor sees that far ahead; beyond the end that does nothing.
 ///
-/// The small products of parts come first, all of a group of words together: what is loaded meets all that it is multiplied by. Five
-/// products take six loads of operands so; in turn, each over the whole depth, they would take ten, which L2 cannot give in time.
+/// The small products of parts come first, all of a group of words together: what is loaded meets all that it is
+/// multiplied by. Five products take six loads of operands so; in turn, each over the whole depth, they would take ten,
+/// which L2 cannot give in time.
 ///
 /// # Safety
 ///
-/// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at
-/// [`BLOCK`] rows of as many values, `row_stride` apart, and the operands are equally long and have whole groups of [`TILE_WORDS`].
+/// The machine has AMX, the registers are configured whole, `out` may be written (and read, to accumulate) at [`BLOCK`]
+/// rows of as many values, `row_stride` apart, and the operands are equally long and have whole groups of
+/// [`TILE_WORDS`].
 unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
     out: *mut f32,
     row_stride: usize,
@@ -192,8 +197,8 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
     let [lhs, rhs] = operands.map(|operand| operand.panels.as_ptr());
     let [left_bytes, right_bytes] = operands.map(|operand| operand.part_stride * size_of::<f32>());
     let last = if SPLIT_LEFT { SPLIT_PARTS - 1 } else { 0 };
-    // SAFETY: each loop reads 2048 bytes of a part of a panel per group of depth words; prefetches read nothing; the rest is what
-    // the caller says.
+    // SAFETY: each loop reads 2048 bytes of a part of a panel per group of depth words; prefetches read nothing; the
+    // rest is what the caller says.
     unsafe {
         asm!(
             "test {count}, {count}",

@@ -121,8 +121,8 @@ impl<const BF16: bool> F32x16<BF16> {
         intrinsics!(_mm512_fpclass_ps_mask::<DENORMAL>(self.0)) != 0
     }
 
-    /// Where two to the power of this is not taken for 0: what becomes of a smaller one, below 2^-126, would take an Intel
-    /// core a hundred cycles. NaN is no small one.
+    /// Where two to the power of this is not taken for 0: what becomes of a smaller one, below 2^-126, would take an
+    /// Intel core a hundred cycles. NaN is no small one.
     #[inline(always)]
     fn has_power(self) -> __mmask16 {
         intrinsics!({
@@ -131,8 +131,8 @@ impl<const BF16: bool> F32x16<BF16> {
         })
     }
 
-    /// The lanes rounded to `bf16` in the high half of each, to nearest even, as all levels round: `vcvtneps2bf16` would make
-    /// denormals 0.
+    /// The lanes rounded to `bf16` in the high half of each, to nearest even, as all levels round: `vcvtneps2bf16`
+    /// would make denormals 0.
     #[inline(always)]
     fn rounded(self) -> __m512i {
         intrinsics!({

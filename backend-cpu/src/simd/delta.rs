@@ -1,8 +1,9 @@
 //! The gradient of a softmax, from rows of logits to rows of another matrix or over the logits themselves.
 //!
-//! Each logit is read once and its gradient written once, in the types they are stored in, which is as fast as memory for the
-//! reasons that [`softmax`](super::softmax) gives. Rows are taken together: a row of logits takes a few microseconds, and
-//! waiting for its last stores before the next one starts, as a lock or a fence does, was a tenth of that.
+//! Each logit is read once and its gradient written once, in the types they are stored in, which is as fast as memory
+//! for the reasons that [`softmax`](super::softmax) gives. Rows are taken together: a row of logits takes a few
+//! microseconds, and waiting for its last stores before the next one starts, as a lock or a fence does, was a tenth of
+//! that.
 
 use super::long::{MapLongInPlace, zero_past_caches};
 use super::map::{Destination, Element, MOST_LANES, Map, Strided, map_row};
@@ -66,8 +67,8 @@ impl SoftmaxDelta {
 }
 
 impl super::Simd {
-    /// Row by row the gradient of `x`, rows of so many columns; `p log p` is 0 where `p` is. As `bf16`, what is below 2^-126 in
-    /// magnitude may be 0.
+    /// Row by row the gradient of `x`, rows of so many columns; `p log p` is 0 where `p` is. As `bf16`, what is below
+    /// 2^-126 in magnitude may be 0.
     ///
     /// # Panics
     ///

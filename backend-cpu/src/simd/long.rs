@@ -1,10 +1,12 @@
-//! Element-wise maps of rows that are longer than the caches: to another array past the caches, and over the row itself.
+//! Element-wise maps of rows that are longer than the caches: to another array past the caches, and over the row
+//! itself.
 //!
-//! They go through a row at four places in turn, two cache lines at each, and write whole lines: see [`memory`](super::memory).
+//! They go through a row at four places in turn, two cache lines at each, and write whole lines: see
+//! [`memory`](super::memory).
 //!
 //! The ends of a row share their lines with other rows and are written apart. They are computed first, and not from
-//! vectors that are filled up beside them: a load of what has just been written in parts waits until all stores before it have
-//! left the core, and here hundreds of lines are on their way.
+//! vectors that are filled up beside them: a load of what has just been written in parts waits until all stores before
+//! it have left the core, and here hundreds of lines are on their way.
 
 use bytemuck::Zeroable;
 

@@ -1,13 +1,13 @@
-//! Element-wise maps of what lies in the caches, of one slice to another and over a slice itself; those of long rows are
-//! [elsewhere](super::long).
+//! Element-wise maps of what lies in the caches, of one slice to another and over a slice itself; those of long rows
+//! are [elsewhere](super::long).
 //!
-//! What happens to one vector is a [`Map`]; what is read and written is an [`Element`], in the type it is stored in. Every
-//! element takes the same arithmetic wherever it stands: the last vectors of a slice overlap those before them, and slices
-//! shorter than four go through padded vectors on the stack.
+//! What happens to one vector is a [`Map`]; what is read and written is an [`Element`], in the type it is stored in.
+//! Every element takes the same arithmetic wherever it stands: the last vectors of a slice overlap those before them,
+//! and slices shorter than four go through padded vectors on the stack.
 //!
 //! Elementary functions are long chains of dependent instructions, so four vectors go side by side, which keeps the
-//! multipliers busy where the processor cannot look ahead far enough to overlap them. And memory is asked for ahead: see
-//! [`memory`].
+//! multipliers busy where the processor cannot look ahead far enough to overlap them. And memory is asked for ahead:
+//! see [`memory`].
 
 use bytemuck::Pod;
 use half::bf16;
@@ -19,8 +19,8 @@ use super::{Simd, Values, ValuesMut, math};
 
 /// A function of one lane.
 pub(super) trait Map: Copy {
-    /// Whether results below the least normal number are anything but 0 to who asked for them: `bf16` ones take a look at
-    /// each vector.
+    /// Whether results below the least normal number are anything but 0 to who asked for them: `bf16` ones take a look
+    /// at each vector.
     const DENORMALS: bool = true;
 
     fn apply<V: Vector>(self, isa: V::Isa, x: V) -> V;

@@ -45,8 +45,9 @@ pub(super) fn exp<V: Vector>(isa: V::Isa, x: V) -> V {
 
 /// `2^(factor x)` to three units in the last place: a mantissa close to one, and what [`Vector::times_power`] takes.
 ///
-/// Half the work of [`exp`], for loops over memory: what is below 2^-126 may become something else below it, and the exponent has
-/// to be [`bounded`] unless the vector [takes any](Vector::TAKES_ANY_EXPONENT). A NaN passes in the mantissa.
+/// Half the work of [`exp`], for loops over memory: what is below 2^-126 may become something else below it, and the
+/// exponent has to be [`bounded`] unless the vector [takes any](Vector::TAKES_ANY_EXPONENT). A NaN passes in the
+/// mantissa.
 #[inline(always)]
 pub(super) fn exp2<V: Vector>(isa: V::Isa, x: V, factor: V) -> (V, V) {
     let c = |value| V::splat(isa, value);

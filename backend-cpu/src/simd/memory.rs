@@ -6,8 +6,8 @@
 //! work. And a plain store reads the line it overwrites, so that a map moves three bytes for two; a streaming store
 //! does not.
 //!
-//! These are instructions of x86-64 itself, at every [`Level`](super::Level). Elsewhere, and under Miri, which knows none of
-//! them, a prefetch does nothing and a streaming store is a plain one.
+//! These are instructions of x86-64 itself, at every [`Level`](super::Level). Elsewhere, and under Miri, which knows
+//! none of them, a prefetch does nothing and a streaming store is a plain one.
 
 use bytemuck::{Pod, Zeroable};
 use cfg_if::cfg_if;
@@ -51,8 +51,9 @@ pub(super) fn fence() {
     }
 }
 
-/// So many zeros, of which none is written: the system makes pages resident as they are touched, large ones if it can, by
-/// the threads that touch them. A `vec![zero; len]` of a type that the compiler does not know to be zero writes them all.
+/// So many zeros, of which none is written: the system makes pages resident as they are touched, large ones if it can,
+/// by the threads that touch them. A `vec![zero; len]` of a type that the compiler does not know to be zero writes them
+/// all.
 pub fn untouched<T: Zeroable>(len: usize) -> Vec<T> {
     let mut memory = bytemuck::zeroed_vec(len);
     prefer_large_pages(&mut memory);
@@ -76,8 +77,8 @@ fn prefer_large_pages<T>(memory: &mut [T]) {
             let start = range.start.addr().next_multiple_of(PAGE);
             let bytes = (range.end.addr() - start) / PAGE * PAGE;
             let start = range.start.with_addr(start);
-            // SAFETY: the pages lie within memory that is borrowed here, and the advice changes nothing that it holds. A
-            // refusal changes nothing at all.
+            // SAFETY: the pages lie within memory that is borrowed here, and the advice changes nothing that it holds.
+            // A refusal changes nothing at all.
             unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
         }
     }
@@ -111,15 +112,16 @@ pub(super) fn prefetch<T>(from: &[T], ahead_bytes: usize, to: Cache) {
     }
 }
 
-/// Bytes of a short row: a page, at whose end the prefetchers of a core stop. Of tiles, rows are short and in the caches, or lie
-/// apart; a longer one is read from memory.
+/// Bytes of a short row: a page, at whose end the prefetchers of a core stop. Of tiles, rows are short and in the
+/// caches, or lie apart; a longer one is read from memory.
 pub(super) const SHORT_ROW_BYTES: usize = 4 << 10;
 
-/// Rows between the one that is read or written and the one that is asked for: one takes less time than memory does to answer.
+/// Rows between the one that is read or written and the one that is asked for: one takes less time than memory does to
+/// answer.
 const ROWS_AHEAD: usize = 4;
 
-/// Asks for a row of so many elements that is soon read or written, while the one at `start` is; it may be beyond the end of
-/// `rows`. Of short rows that lie apart the prefetchers of a core learn too late; longer ones are left to them.
+/// Asks for a row of so many elements that is soon read or written, while the one at `start` is; it may be beyond the
+/// end of `rows`. Of short rows that lie apart the prefetchers of a core learn too late; longer ones are left to them.
 #[inline(always)]
 pub(crate) fn prefetch_later_row<T>(rows: &[T], start: usize, row_stride: usize, len: usize) {
     let bytes = len * size_of::<T>();

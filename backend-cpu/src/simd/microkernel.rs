@@ -11,10 +11,10 @@
 use super::memory::{Cache, Line, prefetch};
 use super::vector::Vector;
 
-/// Depth of a slice, in 32-bit words. The sums of a tile pass through memory once per slice, and panels start anew, which
-/// asks for deep ones; a slice of a right panel, at most 48 words wide, may take 192 KiB, because from L2 it is read well
-/// below L2's rate. Measured on Zen 4 as a share of the peak, 1024 x 1024 x 192 in f32: 0.86 at 128, 0.93 at 256 and 512,
-/// 0.97 at 1024.
+/// Depth of a slice, in 32-bit words. The sums of a tile pass through memory once per slice, and panels start anew,
+/// which asks for deep ones; a slice of a right panel, at most 48 words wide, may take 192 KiB, because from L2 it is
+/// read well below L2's rate. Measured on Zen 4 as a share of the peak, 1024 x 1024 x 192 in f32: 0.86 at 128, 0.93 at
+/// 256 and 512, 0.97 at 1024.
 pub(super) const SLICE_WORDS: usize = 1024;
 
 /// Multiplies two registers of words into a register of sums.
@@ -124,7 +124,8 @@ fn tiles<V, P, const ROWS: usize, const VECTORS: usize>(
             }
         }
         let mut sums = [[V::splat(isa, 0.0); VECTORS]; ROWS];
-        // Small products first. Plain loops: a call between the products of two parts would pass all sums through memory.
+        // Small products first. Plain loops: a call between the products of two parts would pass all sums through
+        // memory.
         for order in (0..strip.lhs.parts.max(strip.rhs.parts)).rev() {
             for left in 0..strip.lhs.parts.min(order + 1) {
                 let right = order - left;
@@ -163,8 +164,8 @@ struct Operands<'a, const ROWS: usize> {
     rhs_columns: usize,
 }
 
-/// Depths of a turn of the loop below. What counts turns takes places from multiply-adds: on a Xeon `linear_ce` in f32 is 4 to 8 %
-/// faster with four than with one (and slower again with eight).
+/// Depths of a turn of the loop below. What counts turns takes places from multiply-adds: on a Xeon `linear_ce` in f32
+/// is 4 to 8 % faster with four than with one (and slower again with eight).
 const TURN: usize = 4;
 
 /// Adds the products of one tile over the whole depth of its operands.

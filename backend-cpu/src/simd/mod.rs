@@ -423,8 +423,8 @@ impl Simd {
     }
 }
 
-/// Runs `iterations` depth words of this level's tile from registers alone and returns the floating-point operations done.
-/// Divided by the time it takes, that is the rate no matrix product can exceed.
+/// Runs `iterations` depth words of this level's tile from registers alone and returns the floating-point operations
+/// done. Divided by the time it takes, that is the rate no matrix product can exceed.
 ///
 /// # Panics
 ///

@@ -29,9 +29,9 @@ pub enum Arithmetic {
     F32,
     /// Words of two `bf16`: products of `bf16`, sums in `f32`. The instruction takes denormals as zero.
     Bf16,
-    /// As [`Bf16`](Self::Bf16), with each `f32` operand as the sum of three `bf16` ones, which it is to 2^-125. Beside a `bf16` operand the
-    /// three products are exact. Two `f32` operands take six: the three smallest, which are left out, are 2^-21 of a product at
-    /// most and about 2^-24 in the mean, as much as rounding it to `f32` may cost.
+    /// As [`Bf16`](Self::Bf16), with each `f32` operand as the sum of three `bf16` ones, which it is to 2^-125. Beside
+    /// a `bf16` operand the three products are exact. Two `f32` operands take six: the three smallest, which are left
+    /// out, are 2^-21 of a product at most and about 2^-24 in the mean, as much as rounding it to `f32` may cost.
     Split,
 }
 
@@ -157,7 +157,8 @@ impl Kernel for Pack<'_> {
 const WORDS_AT_ONCE: usize = 4;
 /// Depth words between the one that is copied and the one that is asked for.
 const WORDS_AHEAD: usize = 4;
-/// Lanes between the one that is copied and the one that is asked for, where depths are contiguous: those that are copied at once.
+/// Lanes between the one that is copied and the one that is asked for, where depths are contiguous: those that are
+/// copied at once.
 const LANES_AHEAD: usize = TRANSPOSED;
 /// Words of a depth that are made at once: two vectors of them where vectors are short.
 const AT_ONCE: usize = 16;
@@ -278,7 +279,8 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self.values[start + lanes.start..start + lanes.end]
     }
 
-    /// The values of `lanes` at the first and the last depth of `WORDS` depth words from `first` on, where they are contiguous.
+    /// The values of `lanes` at the first and the last depth of `WORDS` depth words from `first` on, where they are
+    /// contiguous.
     #[inline(always)]
     fn lanes_of_words<const WORDS: usize>(
         &self,
@@ -301,12 +303,12 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self.values[start..start + words * W::DEPTHS]
     }
 
-    /// Fills the stored lanes of `words` depth words, a multiple of [`WORDS_AT_ONCE`], of all panels from a source whose lanes are
-    /// contiguous.
+    /// Fills the stored lanes of `words` depth words, a multiple of [`WORDS_AT_ONCE`], of all panels from a source
+    /// whose lanes are contiguous.
     ///
-    /// All panels take their part of a few depths before the next are touched: the depths of a large matrix lie in different
-    /// pages, and few pages at a time are what address translation and the prefetchers of a core are made for. That they are
-    /// not one at a time is for the panels, of which each then takes several lines at once.
+    /// All panels take their part of a few depths before the next are touched: the depths of a large matrix lie in
+    /// different pages, and few pages at a time are what address translation and the prefetchers of a core are made
+    /// for. That they are not one at a time is for the panels, of which each then takes several lines at once.
     #[inline(always)]
     fn copy_lanes(
         &self,
@@ -343,8 +345,8 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
     }
 
-    /// Copies a few depth words of [`AT_ONCE`] contiguous lanes to `place` of each part, `width` apart, and asks for those that
-    /// come later.
+    /// Copies a few depth words of [`AT_ONCE`] contiguous lanes to `place` of each part, `width` apart, and asks for
+    /// those that come later.
     #[inline(always)]
     fn copy_at_once(
         &self,
@@ -382,8 +384,8 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         prefetch(depths, bytes, Cache::Level1);
     }
 
-    /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from a
-    /// source whose depths are contiguous.
+    /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from
+    /// a source whose depths are contiguous.
     #[inline(always)]
     fn copy_depths(
         &self,
@@ -405,8 +407,8 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
     }
 
-    /// Fills `words` depth words of `lanes`, both multiples of eight, of a panel whose runs are at least that long from a
-    /// source whose lanes are contiguous.
+    /// Fills `words` depth words of `lanes`, both multiples of eight, of a panel whose runs are at least that long from
+    /// a source whose lanes are contiguous.
     #[inline(always)]
     fn transpose_lanes<V: Vector>(
         &self,

@@ -5,8 +5,8 @@
 //! a dozen instructions, most of them the exponential, which is therefore a power of two without the last bits
 //! ([`math::exp2`]), and that enough of memory is under way at once ([`memory`](super::memory)).
 //!
-//! Rows of a tile of logits are short, and in the caches. What starts and ends a row, the sum over the lanes for one, takes
-//! as long there as its elements, so rows are taken together: a processor then begins the next while it ends one.
+//! Rows of a tile of logits are short, and in the caches. What starts and ends a row, the sum over the lanes for one,
+//! takes as long there as its elements, so rows are taken together: a processor then begins the next while it ends one.
 
 use super::map::{Element, MOST_LANES, Order, Strided, prefetch_two};
 use super::memory::{Cache, Quarters, SHORT_ROW_BYTES};
@@ -288,8 +288,8 @@ impl<T: Element, const MOMENT: bool> Kernel for Online<'_, T, MOMENT> {
 }
 
 impl super::Simd {
-    /// Makes of the statistics of each row those after so many columns of `scale * x` more, in one pass; with the moment
-    /// if asked.
+    /// Makes of the statistics of each row those after so many columns of `scale * x` more, in one pass; with the
+    /// moment if asked.
     ///
     /// # Panics
     ///

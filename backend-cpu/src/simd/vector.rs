@@ -29,7 +29,8 @@ pub(crate) trait Vector: Copy {
     const IS_FUSED: bool;
     /// Where the remainders of [`split_exp2`](Self::split_exp2) lie.
     const REMAINDER: Remainder;
-    /// Whether [`split_exp2`](Self::split_exp2) takes any exponent. Otherwise those below -127 and above 128 are meaningless.
+    /// Whether [`split_exp2`](Self::split_exp2) takes any exponent. Otherwise those below -127 and above 128 are
+    /// meaningless.
     const TAKES_ANY_EXPONENT: bool;
 
     fn splat(isa: Self::Isa, value: f32) -> Self;
@@ -41,8 +42,8 @@ pub(crate) trait Vector: Copy {
     fn load_two_bf16(isa: Self::Isa, from: &[bf16]) -> [Self; 2];
     /// Overwrites the first `LANES` values of `to`. Panics if there are fewer.
     fn store(self, to: &mut [f32]);
-    /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN; denormals are kept, or may
-    /// become 0 if they are not `denormals`. Panics if `to` is shorter.
+    /// Rounds to nearest even and overwrites the first `LANES` values of `to`. NaN stays NaN; denormals are kept, or
+    /// may become 0 if they are not `denormals`. Panics if `to` is shorter.
     fn store_bf16(self, to: &mut [bf16], denormals: bool);
     /// The same for `2 LANES` values, in the order of [`load_two_bf16`](Self::load_two_bf16).
     fn store_two_bf16(vectors: [Self; 2], to: &mut [bf16], denormals: bool);
@@ -81,13 +82,13 @@ pub(crate) trait Vector: Copy {
     /// Splits the exponent in `2^(factor self)` into a remainder `r` and the rest, so that the power is
     /// [`times_power(2^r, rest)`](Self::times_power). NaN stays NaN in the remainder.
     fn split_exp2(self, isa: Self::Isa, factor: Self) -> (Self, Self);
-    /// `self` times two to the power of the rest: infinite from 2^128 on or a little before, and below 2^-126 anything between 0
-    /// and that.
+    /// `self` times two to the power of the rest: infinite from 2^128 on or a little before, and below 2^-126 anything
+    /// between 0 and that.
     fn times_power(self, rest: Self) -> Self;
     /// The same, plus `addend`.
     fn times_power_add(self, rest: Self, addend: Self) -> Self;
-    /// `self * factor + addend` of a [power](Self::times_power) with its rest. If a vector takes any exponent, where the power is
-    /// 0 it is `addend`, though the factor be infinite.
+    /// `self * factor + addend` of a [power](Self::times_power) with its rest. If a vector takes any exponent, where
+    /// the power is 0 it is `addend`, though the factor be infinite.
     #[inline(always)]
     fn power_mul_add(self, _rest: Self, factor: Self, addend: Self) -> Self {
         self.mul_add(factor, addend)
@@ -138,8 +139,8 @@ pub(crate) enum Remainder {
     },
 }
 
-/// Splits `factor x`: what is left of it, and the nearest number of `fraction_bits`, plus what rounds it so. Its digits are in the
-/// low mantissa bits of that sum, where an exponent and an index into a table can be read off.
+/// Splits `factor x`: what is left of it, and the nearest number of `fraction_bits`, plus what rounds it so. Its digits
+/// are in the low mantissa bits of that sum, where an exponent and an index into a table can be read off.
 #[inline(always)]
 pub(super) fn split_nearest<V: Vector>(isa: V::Isa, x: V, factor: V, fraction_bits: u32) -> (V, V) {
     let rounding = V::splat(isa, ROUND_TO_INTEGER / (1 << fraction_bits) as f32);
@@ -153,8 +154,8 @@ pub(super) const fn to_exponent(fraction_bits: u32) -> u32 {
     23 - fraction_bits
 }
 
-/// What makes a power of two of the low bits of such a sum once they have moved, added by their fraction `j / N`: the bits of
-/// `2^(j / N)`, without the `j` that stands there.
+/// What makes a power of two of the low bits of such a sum once they have moved, added by their fraction `j / N`: the
+/// bits of `2^(j / N)`, without the `j` that stands there.
 pub(super) const fn fractional_powers<const N: usize>() -> [u32; N] {
     const ROOTS: usize = 8;
     /// `2^(1 / ROOTS)`

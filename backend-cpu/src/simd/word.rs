@@ -1,7 +1,7 @@
 //! What a word of a panel is: one or two elements, or a part of them.
 //!
-//! A `bf16` is the high half of the `f32` it stands for, so that widening is a shift, and an `f32` is the sum of three `bf16`:
-//! its 24 bits are three times eight.
+//! A `bf16` is the high half of the `f32` it stands for, so that widening is a shift, and an `f32` is the sum of three
+//! `bf16`: its 24 bits are three times eight.
 
 use half::bf16;
 
@@ -63,11 +63,12 @@ pub(super) const SPLIT_PARTS: usize = 3;
 
 /// The three `bf16` that add up to an `f32`; those of two depths share a word.
 ///
-/// Each is what the earlier ones leave, cut off after eight bits. Cut off rather than rounded: what is left has the same
-/// sign, so that no part overflows where the number does not.
+/// Each is what the earlier ones leave, cut off after eight bits. Cut off rather than rounded: what is left has the
+/// same sign, so that no part overflows where the number does not.
 ///
-/// Infinity times a number has to be what it is without parts, but times a part that is 0 it would be NaN. So a part is 0 only
-/// of 0: one that would be, or that products take for it, is 2^-126 with the sign of the number. The parts of infinity are infinite.
+/// Infinity times a number has to be what it is without parts, but times a part that is 0 it would be NaN. So a part is
+/// 0 only of 0: one that would be, or that products take for it, is 2^-126 with the sign of the number. The parts of
+/// infinity are infinite.
 pub(super) struct Split;
 
 impl Split {
@@ -112,7 +113,8 @@ impl Word<SPLIT_PARTS> for Split {
 
     #[inline(always)]
     fn eight(run: &[f32]) -> [[u32; TRANSPOSED]; SPLIT_PARTS] {
-        // High halves one after the other are words already, and vectors are narrowed faster than neighbours are joined.
+        // High halves one after the other are words already, and vectors are narrowed faster than neighbours are
+        // joined.
         let mut halves = [[0_u16; 2 * TRANSPOSED]; SPLIT_PARTS];
         for (i, &x) in run[..2 * TRANSPOSED].iter().enumerate() {
             for (halves, part) in halves.iter_mut().zip(Self::parts(x)) {

@@ -1,8 +1,9 @@
-//! The [grouped product](tilecast_core::kernels::grouped_matmul): its block sizes ranked by their predicted times, and what it needs of chips that
-//! share the experts.
+//! The [grouped product](tilecast_core::kernels::grouped_matmul): its block sizes ranked by their predicted times, and
+//! what it needs of chips that share the experts.
 //!
-//! How long a grouped product takes depends on the sizes of the groups, which nobody knows before; they are taken to be [almost
-//! even](tilecast_core::groups::Groups::typical), as a router with a balancing loss makes them. What fits does not depend on them.
+//! How long a grouped product takes depends on the sizes of the groups, which nobody knows before; they are taken to be
+//! [almost even](tilecast_core::groups::Groups::typical), as a router with a balancing loss makes them. What fits does
+//! not depend on them.
 
 mod blocks;
 mod spread;
@@ -80,7 +81,8 @@ pub struct Request {
     vmem_limit_bytes: Option<u64>,
 }
 
-/// Blocks that are given, of the forward pass and of the backward: rows, inputs and outputs. What is not given is chosen.
+/// Blocks that are given, of the forward pass and of the backward: rows, inputs and outputs. What is not given is
+/// chosen.
 pub type Given = [Option<[usize; 3]>; 2];
 
 /// Block sizes, and what is predicted of them.
@@ -112,7 +114,8 @@ pub struct Simulation {
     pub best: Vec<(Product, Candidate)>,
     /// Verdict, HBM of a chip and time of all of them.
     pub report: OpReport,
-    /// Exchanges that bring rows to their experts and results back: those of the inputs of the passes, and of the outputs.
+    /// Exchanges that bring rows to their experts and results back: those of the inputs of the passes, and of the
+    /// outputs.
     pub exchanges: Vec<(&'static str, Exchange)>,
     program: Program<GroupedKernel>,
 }
@@ -136,8 +139,8 @@ impl Candidate {
 }
 
 impl Request {
-    /// `op` on `chips` chips of `target`, which [share](Spread) its rows and experts. Kernels may use `vmem_limit_bytes`, or, if none is given, what
-    /// they need.
+    /// `op` on `chips` chips of `target`, which [share](Spread) its rows and experts. Kernels may use
+    /// `vmem_limit_bytes`, or, if none is given, what they need.
     ///
     /// # Errors
     /// Fewer rows than devices.
@@ -206,9 +209,9 @@ impl Request {
         self.vmem_limit_bytes.is_none()
     }
 
-    /// Block sizes for one product, those that are `given` or all that are worth trying: the fastest first, behind them those of so much code that compiling
-    /// takes long, those that do not fit last. Each has the limit of VMEM that it needs, with [room](crate::memory::room_bytes) for more spills than predicted,
-    /// unless one is given.
+    /// Block sizes for one product, those that are `given` or all that are worth trying: the fastest first, behind them
+    /// those of so much code that compiling takes long, those that do not fit last. Each has the limit of VMEM that it
+    /// needs, with [room](crate::memory::room_bytes) for more spills than predicted, unless one is given.
     ///
     /// # Errors
     /// Blocks that the op refuses; a kernel that the model does not understand.

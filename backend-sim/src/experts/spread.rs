@@ -1,11 +1,12 @@
 //! Experts spread over chips, and what that sends between them.
 //!
-//! With *expert parallelism* each device holds some of the experts. A row, one token for one of its experts, is sent to the device of that
-//! expert, multiplied there and sent back: before a layer and after it, every device sends to every other, an all-to-all.
+//! With *expert parallelism* each device holds some of the experts. A row, one token for one of its experts, is sent to
+//! the device of that expert, multiplied there and sent back: before a layer and after it, every device sends to every
+//! other, an all-to-all.
 //!
-//! Experts that the devices cannot share evenly are held by groups of devices, each group all of them: of 12 devices with 8 experts
-//! four share the experts, and three such groups the rows. At the extremes one expert is on every device, and experts that the devices divide are
-//! each on one.
+//! Experts that the devices cannot share evenly are held by groups of devices, each group all of them: of 12 devices
+//! with 8 experts four share the experts, and three such groups the rows. At the extremes one expert is on every
+//! device, and experts that the devices divide are each on one.
 
 use num_integer::Integer;
 use tilecast_core::kernels::grouped_matmul::GroupedMatmul;
@@ -72,9 +73,10 @@ pub struct Exchange {
 impl Exchange {
     /// Of `chip_bytes` of each of `chips` chips, as many to each.
     ///
-    /// A bound: in a ring of `n` chips half of what one half has goes to the other, `n chip_bytes / 4`, over two links in that direction (one, if
-    /// there are two chips), and nothing else is in its way. Chips are taken to be a torus of as many dimensions as the target's links
-    /// have, all closed to rings, its longest side as short as can be. Slices that are not closed take up to twice as long.
+    /// A bound: in a ring of `n` chips half of what one half has goes to the other, `n chip_bytes / 4`, over two links
+    /// in that direction (one, if there are two chips), and nothing else is in its way. Chips are taken to be a torus
+    /// of as many dimensions as the target's links have, all closed to rings, its longest side as short as can be.
+    /// Slices that are not closed take up to twice as long.
     pub fn new(chips: usize, chip_bytes: u64, target: &Target) -> Self {
         let side = longest_side(chips, target.ici_links.value / 2);
         let links = match side {

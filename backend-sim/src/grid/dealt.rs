@@ -14,10 +14,12 @@ pub(super) struct Dealt {
 }
 
 impl Dealt {
-    /// Deals the steps within `bounds` to `cores`; the bounds become those of the first core where its steps fill a box.
+    /// Deals the steps within `bounds` to `cores`; the bounds become those of the first core where its steps fill a
+    /// box.
     ///
-    /// Of the axes, the outermost that leaves no core with more steps than another is dealt alone: kinds and numbers of steps are
-    /// the same as with all together. If none does, and only inner axes are not parallel, the first core has the first steps.
+    /// Of the axes, the outermost that leaves no core with more steps than another is dealt alone: kinds and numbers of
+    /// steps are the same as with all together. If none does, and only inner axes are not parallel, the first core has
+    /// the first steps.
     pub(super) fn new(signature: &Signature, bounds: &mut [i64], cores: i64) -> Self {
         let parallel = signature.parallel();
         let is_parallel = |axis: usize| parallel.get(axis) == Some(&true);

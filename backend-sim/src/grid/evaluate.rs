@@ -104,8 +104,8 @@ impl<'a> Evaluator<'a> {
         sum.settle(&self.extent)
     }
 
-    /// By how much each result of a program of sums of multiples of grid indices grows with each of these. The box becomes
-    /// one of no step.
+    /// By how much each result of a program of sums of multiples of grid indices grows with each of these. The box
+    /// becomes one of no step.
     pub(super) fn slopes(&mut self, program: &Program) -> Option<Vec<[i64; AXES]>> {
         // With one value, an index would be a constant.
         self.extent.last = [1; AXES];

@@ -7,8 +7,8 @@ use tilecast_core::target::Target;
 
 use super::{InterpretError, Interpretation, check_work};
 
-/// Logits that the interpreter takes on, each counted once for each pass: one to two minutes, at the 5 to 10 million per
-/// second that a busy Xeon with AVX-512 was seen to interpret.
+/// Logits that the interpreter takes on, each counted once for each pass: one to two minutes, at the 5 to 10 million
+/// per second that a busy Xeon with AVX-512 was seen to interpret.
 pub const LOGIT_LIMIT: u128 = 500_000_000;
 
 /// The smallest schedule that `target` takes for any number of tokens: blocks of one register's lanes each way.

@@ -1,5 +1,5 @@
-//! Scratch that the compiler adds, which it was seen to on v4 only: there, what has to move between the rows of registers
-//! goes through memory.
+//! Scratch that the compiler adds, which it was seen to on v4 only: there, what has to move between the rows of
+//! registers goes through memory.
 
 use tilecast_core::budget::TermKind;
 use tilecast_core::target::{Generation, Target};

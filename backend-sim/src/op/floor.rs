@@ -1,4 +1,5 @@
-//! What a pass takes whatever its schedule: multiplications, the scalar code of its steps, and the array operations around its kernels.
+//! What a pass takes whatever its schedule: multiplications, the scalar code of its steps, and the array operations
+//! around its kernels.
 
 use std::convert::Infallible;
 

@@ -32,7 +32,8 @@ pub struct OpReport {
 }
 
 impl OpReport {
-    /// Of kernels and arrays; `times` are those of parts that follow each other, best, expected and worst, of `tokens` tokens.
+    /// Of kernels and arrays; `times` are those of parts that follow each other, best, expected and worst, of `tokens`
+    /// tokens.
     pub(crate) fn new(
         kernels: &[&KernelReport],
         (hbm, over): (HbmReport, Option<String>),

@@ -1,17 +1,17 @@
 //! Copies that a kernel makes itself.
 //!
-//! A kernel that copies by hand starts a copy at one place of its body and waits for it at another, often in a later step:
-//! what lies between hides it, and what is not hidden is time. A wait ends with the first copy of the step that has the same
-//! semaphore; if there is none, with the last copy of a step before that goes the same way, which is all that a step hands
-//! on to the next.
+//! A kernel that copies by hand starts a copy at one place of its body and waits for it at another, often in a later
+//! step: what lies between hides it, and what is not hidden is time. A wait ends with the first copy of the step that
+//! has the same semaphore; if there is none, with the last copy of a step before that goes the same way, which is all
+//! that a step hands on to the next.
 
 use super::StepCost;
 use super::log::{Lane, Log};
 use super::state::{Clock, State};
 use crate::schedule::{Direction, Event, Transfer};
 
-/// Does what a step that starts at `start` does about them, and draws its blocks between. Returns `start`, later by the time
-/// that the step waits for copies.
+/// Does what a step that starts at `start` does about them, and draws its blocks between. Returns `start`, later by the
+/// time that the step waits for copies.
 pub(super) fn own_copies(
     clock: &Clock,
     state: &mut State,

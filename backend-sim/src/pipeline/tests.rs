@@ -204,8 +204,8 @@ proptest! {
     }
 }
 
-/// Steps of 1000 cycles, half of them before the waits, that copy nothing but their own. A copy takes 50 and 20 cycles, and one for
-/// each byte.
+/// Steps of 1000 cycles, half of them before the waits, that copy nothing but their own. A copy takes 50 and 20 cycles,
+/// and one for each byte.
 #[test]
 fn own_copies_are_waited_for_where_the_kernel_waits() {
     let case = |own| Case {
@@ -228,7 +228,8 @@ fn own_copies_are_waited_for_where_the_kernel_waits() {
     };
     let hidden = cycles(0.0);
     assert_eq!(cycles(450.0), hidden);
-    // A fetch has half of a step. A write-back has a whole one, but the last only the 450 cycles after the waits, and the 80 around.
+    // A fetch has half of a step. A write-back has a whole one, but the last only the 450 cycles after the waits, and
+    // the 80 around.
     assert_eq!(cycles(451.0), hidden + steps);
     assert_eq!(cycles(950.0), hidden + 500.0 * steps + 440.0);
     // The write-back is always there before the fetch.

@@ -13,8 +13,8 @@ use crate::plan::{
     x_in_one_buffer,
 };
 
-/// Both passes of `problem` in the given blocks. Of the `wanted` ones, forward and backward, each has `x` in one buffer if
-/// [two do not fit](x_in_one_buffer).
+/// Both passes of `problem` in the given blocks. Of the `wanted` ones, forward and backward, each has `x` in one buffer
+/// if [two do not fit](x_in_one_buffer).
 ///
 /// # Errors
 /// Blocks that no target could take.

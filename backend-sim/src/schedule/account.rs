@@ -34,8 +34,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Registers held while it is. What comes just before the only operation that reads it does so register by register, and goes as
-    /// it is read: half of it is there, on average.
+    /// Registers held while it is. What comes just before the only operation that reads it does so register by
+    /// register, and goes as it is read: half of it is there, on average.
     fn held(&self) -> f64 {
         let part = match self.lazy && self.reads == 1 {
             true => 0.5,
@@ -140,8 +140,8 @@ impl Account {
         entry.reader = self.operation;
     }
 
-    /// The group is `whole` registers that an element-wise operation made. If more than one operation reads them, at least `shared` are
-    /// held.
+    /// The group is `whole` registers that an element-wise operation made. If more than one operation reads them, at
+    /// least `shared` are held.
     pub(crate) fn computed(&mut self, entry: u32, whole: f64, shared: f64) {
         let entry = &mut self.entries[entry as usize];
         entry.whole = whole as f32;
@@ -190,8 +190,8 @@ impl Account {
 
     /// The same where nothing is late.
     ///
-    /// Time is cut into short intervals. How many are held between these is added up; births and deaths are put in order only where
-    /// what is born in an interval could make more than that.
+    /// Time is cut into short intervals. How many are held between these is added up; births and deaths are put in
+    /// order only where what is born in an interval could make more than that.
     fn settled_peak(&self) -> f64 {
         let used = || self.entries.iter().filter(|entry| entry.reads > 0);
         let count = used().count().max(1);
@@ -266,7 +266,8 @@ mod tests {
         account.used(other, 0.0, 50.0);
         account.used(later, 100.0, 110.0);
         account.used(loaded, 120.0, 120.0);
-        // From cycle 100 on the loaded group and, to its end, half of what is made of it; the other one is gone by then.
+        // From cycle 100 on the loaded group and, to its end, half of what is made of it; the other one is gone by
+        // then.
         assert_eq!(account.peak(), 16.5);
         // Nothing is settled for good: what reads the late group earlier makes it earlier.
         account.used(late, 40.0, 40.0);

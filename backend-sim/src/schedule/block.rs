@@ -49,7 +49,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
-    /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of them.
+    /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of
+    /// them.
     held: f64,
     /// The matrix units, of which products may keep some.
     units: Units,
@@ -204,7 +205,8 @@ impl<'a> Block<'a> {
         self.hold_part(value, 1.0);
     }
 
-    /// The same for what is there just before its first use: it waits in the unit that made it until it is popped, or is made late.
+    /// The same for what is there just before its first use: it waits in the unit that made it until it is popped, or
+    /// is made late.
     fn hold_from_use(&mut self, value: &mut Vector, part: f64) {
         value.block = self.number;
         value.entries = (value.groups())

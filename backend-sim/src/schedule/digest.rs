@@ -1,8 +1,8 @@
 //! [`Digest`]: a fast hash of what stands for itself.
 //!
-//! What is found by it is not compared, so it has to tell apart whatever differs, in 64 bits: a word is multiplied into twice its
-//! width, and both halves go on. A hash for tables need not do so much, and one against attacks does more, at several times the
-//! cost.
+//! What is found by it is not compared, so it has to tell apart whatever differs, in 64 bits: a word is multiplied into
+//! twice its width, and both halves go on. A hash for tables need not do so much, and one against attacks does more, at
+//! several times the cost.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,8 +1,8 @@
 //! [`Memo`]: straight-line blocks that were scheduled before.
 //!
-//! The steps of a kernel share most of their blocks, and so do the kernels of a search: the sub-tiles of other row blocks, other
-//! chunks, the passes with another strategy. What a block takes depends on its operations, on where in memory they
-//! load and store, and on nothing else of the kernel, as long as none of its vectors leaves it. Blocks of
+//! The steps of a kernel share most of their blocks, and so do the kernels of a search: the sub-tiles of other row
+//! blocks, other chunks, the passes with another strategy. What a block takes depends on its operations, on where in
+//! memory they load and store, and on nothing else of the kernel, as long as none of its vectors leaves it. Blocks of
 //! which that is so are found by a hash of all of that. Memories are told apart in it by the order in which a block
 //! comes to them, for another kernel numbers them otherwise: logits are computed alike by all that have them.
 
@@ -73,7 +73,8 @@ pub(super) enum Constant {
 pub(super) struct Run {
     /// Its operations, in the block of the module that they are in.
     pub(super) ops: Range<usize>,
-    /// Those of them that compute more than registers from registers: scalars, places in memory, and what they load and store.
+    /// Those of them that compute more than registers from registers: scalars, places in memory, and what they load and
+    /// store.
     pub(super) placed: Vec<Op>,
     /// What does not depend on the grid step.
     pub(super) hash: u64,

@@ -177,8 +177,8 @@ impl KernelSchedule {
             .max(0.0)
     }
 
-    /// Operations of the code on registers: slots of all units, of the matrix units a row of registers each. A block that steps
-    /// of several kinds run counts once.
+    /// Operations of the code on registers: slots of all units, of the matrix units a row of registers each. A block
+    /// that steps of several kinds run counts once.
     pub fn operations(&self, machine: &Machine) -> f64 {
         let regions = self.kinds.iter().flat_map(|kind| &kind.schedule.regions);
         let mut blocks: Vec<&Region> = regions.collect();
@@ -255,7 +255,8 @@ pub(crate) struct Code {
     varies: Vec<bool>,
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
-    /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored. The number, if it can be but one.
+    /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored. The number, if it
+    /// can be but one.
     stored_scalars: FxHashMap<usize, Option<i64>>,
     runs: Runs,
 }

@@ -181,7 +181,8 @@ impl Timeline {
         Span { start, end }
     }
 
-    /// Takes `slots` of one of several units of a kind, none before `ready`: one a cycle, and `pace` of that where the vector unit is full.
+    /// Takes `slots` of one of several units of a kind, none before `ready`: one a cycle, and `pace` of that where the
+    /// vector unit is full.
     pub(crate) fn take_of_one(&mut self, unit: Unit, ready: f64, slots: f64, pace: f64) -> Span {
         let rate = self.rows[unit as usize].rate;
         self.make_room(unit, ready, slots * rate);

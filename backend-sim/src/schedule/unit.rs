@@ -72,9 +72,9 @@ struct Fitted {
     step_cycles: [f64; 4],
 }
 
-/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each
-/// target (`examples/refit.rs`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention, where units of
-/// the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
+/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each target
+/// (`examples/refit.rs`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
+/// where units of the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
 const FITTED: [(&str, Fitted); 5] = [
     (
         "v4",
@@ -168,12 +168,12 @@ const FITTED: [(&str, Fitted); 5] = [
     ),
 ];
 
-/// Part of the scalar cycles around a step that an iteration takes which runs none, and only fetches or writes back: in schedules of 160
-/// kernels for v6e and v7x.
+/// Part of the scalar cycles around a step that an iteration takes which runs none, and only fetches or writes back: in
+/// schedules of 160 kernels for v6e and v7x.
 const IDLE: f64 = 0.7;
 
-/// Part of the result of an element-wise operation that is alive at a time, fitted to spill slots. From v6e on results of products come
-/// several times as fast as the vector unit works them off, so more of them are under way.
+/// Part of the result of an element-wise operation that is alive at a time, fitted to spill slots. From v6e on results
+/// of products come several times as fast as the vector unit works them off, so more of them are under way.
 const fn temporaries(generation: Generation) -> f64 {
     match generation {
         Generation::V4 | Generation::V5e | Generation::V5p => 0.03,
@@ -181,9 +181,9 @@ const fn temporaries(generation: Generation) -> f64 {
     }
 }
 
-/// The same at least of a result that more than one operation reads, the last of them later, and of what a transcendental operation
-/// gives: exponentials are popped as scores come, and wait for the sum that takes them (orders of the compiler before it assigns registers).
-/// Fitted to spill slots of `fit.csv`, which are alike from 0.1 to 0.3.
+/// The same at least of a result that more than one operation reads, the last of them later, and of what a
+/// transcendental operation gives: exponentials are popped as scores come, and wait for the sum that takes them (orders
+/// of the compiler before it assigns registers). Fitted to spill slots of `fit.csv`, which are alike from 0.1 to 0.3.
 const WAITING: f64 = 0.2;
 
 /// Transcendental operations on a register that start in a cycle, as chains of nothing else are scheduled.
@@ -267,8 +267,8 @@ impl Machine {
         }
     }
 
-    /// Loads and vector operations for each register of packed elements that goes to a matrix unit
-    /// from VMEM, whose tiles are half as high as the unit's, of this many columns at once. On v4 a load has the halves of two columns
+    /// Loads and vector operations for each register of packed elements that goes to a matrix unit from VMEM, whose
+    /// tiles are half as high as the unit's, of this many columns at once. On v4 a load has the halves of two columns
     /// of registers; of a single one, it has one half.
     pub fn half_tile_loads(&self, columns: i64) -> (f64, f64) {
         match self.target.generation {
@@ -280,8 +280,8 @@ impl Machine {
         }
     }
 
-    /// Vector operations for each packed register of an operand of a product whose rows in memory are
-    /// this long: the halves of a tile that lie far apart are loaded by themselves and combined. So they are in rows of 1024, 2048,
+    /// Vector operations for each packed register of an operand of a product whose rows in memory are this long: the
+    /// halves of a tile that lie far apart are loaded by themselves and combined. So they are in rows of 1024, 2048,
     /// 4096 and 8192 elements, not of 512 or 1536 (libtpu 0.0.51).
     pub fn combined_halves(&self, columns: i64) -> f64 {
         f64::from(u8::from(self.new_units() && columns.max(1) % 1024 == 0))
@@ -296,8 +296,9 @@ impl Machine {
         }
     }
 
-    /// Whether the left operand of a product is loaded no earlier than the units have taken those of the turn before, however long
-    /// the load units were idle: then it has to share the vector unit with what reads the results of these.
+    /// Whether the left operand of a product is loaded no earlier than the units have taken those of the turn before,
+    /// however long the load units were idle: then it has to share the vector unit with what reads the results of
+    /// these.
     pub fn loads_lhs_in_time(&self) -> bool {
         self.new_units()
     }
@@ -317,8 +318,9 @@ impl Machine {
         }
     }
 
-    /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the contraction at a
-    /// time, which is split before its passes begin. Three packed parts are one and a half; fitted to spill slots.
+    /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the
+    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; fitted to
+    /// spill slots.
     pub fn parts_ahead(&self) -> f64 {
         match self.new_units() {
             true => 1.75,
@@ -342,9 +344,10 @@ impl Machine {
         }
     }
 
-    /// Cycles before the first step on a core that shares a grid with others. On v5p the first thing is then a value that goes through the
-    /// vector unit and back, from `vpush.ccrf` to `spop`: in listings of 20 kernels the loop over steps begins 82 to 91 cycles later than
-    /// where one core has the grid. On v4, which shares grids as well, it is 11 or 12.
+    /// Cycles before the first step on a core that shares a grid with others. On v5p the first thing is then a value
+    /// that goes through the vector unit and back, from `vpush.ccrf` to `spop`: in listings of 20 kernels the loop over
+    /// steps begins 82 to 91 cycles later than where one core has the grid. On v4, which shares grids as well, it is 11
+    /// or 12.
     pub fn sharing_cycles(&self, cores: u64) -> f64 {
         match (cores > 1, self.target.generation) {
             (true, Generation::V5p) => 85.0,
@@ -352,8 +355,8 @@ impl Machine {
         }
     }
 
-    /// Cycles of each round in which registers of a row are put side by side, two to one; none where they go through memory. Read from
-    /// listings of `linear_ce_dbias`.
+    /// Cycles of each round in which registers of a row are put side by side, two to one; none where they go through
+    /// memory. Read from listings of `linear_ce_dbias`.
     pub fn row_cycles(&self) -> Option<f64> {
         match self.target.generation {
             Generation::V4 => None,
@@ -380,8 +383,8 @@ impl Machine {
         }
     }
 
-    /// Scalar cycles of a step for each scalar that an index map looks up at a place that changes: what its address and the load take,
-    /// of three steps side by side (listings of grouped matmul and sparse attention, v4, v5e and v6e).
+    /// Scalar cycles of a step for each scalar that an index map looks up at a place that changes: what its address and
+    /// the load take, of three steps side by side (listings of grouped matmul and sparse attention, v4, v5e and v6e).
     pub fn look_up_cycles(&self) -> f64 {
         match self.target.generation {
             Generation::V4 => 6.0,
@@ -389,8 +392,8 @@ impl Machine {
         }
     }
 
-    /// Scalar cycles in which a kernel starts a copy itself: its addresses, and that they are within bounds (listings of paged attention,
-    /// 16 copies one after the other).
+    /// Scalar cycles in which a kernel starts a copy itself: its addresses, and that they are within bounds (listings
+    /// of paged attention, 16 copies one after the other).
     pub fn copy_cycles(&self) -> f64 {
         match self.target.generation {
             Generation::V4 => 19.0,
@@ -398,16 +401,17 @@ impl Machine {
         }
     }
 
-    /// Scalar cycles to compute how much is copied, where that is known only at run time: for the start, and for the wait (a listing of a
-    /// pipeline within a kernel, v6e).
+    /// Scalar cycles to compute how much is copied, where that is known only at run time: for the start, and for the
+    /// wait (a listing of a pipeline within a kernel, v6e).
     pub fn size_cycles(&self) -> f64 {
         18.0
     }
 
-    /// Cycles of one matrix unit that each register of a transcendental operation keeps from products. With 32 registers, and one load a
-    /// cycle, a v4 makes products at 0.3 to 0.7 of their rate while a softmax runs, though each of its units has slots left (listings of
-    /// `linear_ce_forward` and `linear_ce_delta`). Fitted to `fit.csv`: 1.5 cycles of all units. None if a product `streams` its left operand as it is
-    /// in memory, and 1.3 if it does but packs its weights: forward passes over a packed `x` that were compiled.
+    /// Cycles of one matrix unit that each register of a transcendental operation keeps from products. With 32
+    /// registers, and one load a cycle, a v4 makes products at 0.3 to 0.7 of their rate while a softmax runs, though
+    /// each of its units has slots left (listings of `linear_ce_forward` and `linear_ce_delta`). Fitted to
+    /// `fit.csv`: 1.5 cycles of all units. None if a product `streams` its left operand as it is in memory, and 1.3
+    /// if it does but packs its weights: forward passes over a packed `x` that were compiled.
     pub fn held_products(&self, streams: bool, packs: bool) -> f64 {
         let held = match (self.target.generation, streams, packs) {
             (Generation::V4, false, _) => 1.5,
@@ -417,8 +421,8 @@ impl Machine {
         held * self.slots_per_cycle[Unit::Mxu as usize]
     }
 
-    /// Most copies that a branch starts and is predicated for all that, instead of jumped over: 8 are and 16 are not (listings of paged
-    /// attention); on v4 16 are as well.
+    /// Most copies that a branch starts and is predicated for all that, instead of jumped over: 8 are and 16 are not
+    /// (listings of paged attention); on v4 16 are as well.
     pub fn most_predicated(&self) -> usize {
         match self.target.generation {
             Generation::V4 => usize::MAX,
@@ -431,14 +435,14 @@ impl Machine {
         matches!(self.target.generation, Generation::V4 | Generation::V7x)
     }
 
-    /// Whether that takes the vector unit as weights are loaded, before the rows do. On v7x, where it is so as well, kernels of many sub-tiles
-    /// would not be within their bound of those of few (`parts.rs`).
+    /// Whether that takes the vector unit as weights are loaded, before the rows do. On v7x, where it is so as well,
+    /// kernels of many sub-tiles would not be within their bound of those of few (`parts.rs`).
     pub fn packs_as_loaded(&self) -> bool {
         self.target.generation == Generation::V4
     }
 
-    /// Whether rows of a part of what was stored are there one after the other (listings of forward passes that fold their last
-    /// rows exactly).
+    /// Whether rows of a part of what was stored are there one after the other (listings of forward passes that fold
+    /// their last rows exactly).
     pub(crate) fn reads_parts_by_rows(&self) -> bool {
         self.target.generation == Generation::V4
     }

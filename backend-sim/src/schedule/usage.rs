@@ -130,7 +130,8 @@ impl Usage {
     }
 }
 
-/// Whether the operands of a product are stored transposed. `numbers` has the attributes that were read, which are text.
+/// Whether the operands of a product are stored transposed. `numbers` has the attributes that were read, which are
+/// text.
 fn transposed(
     module: &Module,
     op: Op,
@@ -162,7 +163,8 @@ fn is_maximum(module: &Module, op: Op) -> bool {
     matches!(kind, Some(VectorKind::MaximumF))
 }
 
-/// Vectors between a maximum and what is subtracted from its vector, at most, with all else that these are computed from.
+/// Vectors between a maximum and what is subtracted from its vector, at most, with all else that these are computed
+/// from.
 const BETWEEN: usize = 16;
 
 /// Whether `value` is computed from `part`, in a few operations.

@@ -119,7 +119,8 @@ pub(super) struct Walk<'m> {
     computed: &'m [bool],
     /// Memories of prefetched scalars that the kernel stores, and what it stores if that is always the same.
     stored_scalars: &'m FxHashMap<usize, Option<i64>>,
-    /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it changes.
+    /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it
+    /// changes.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
     done: StepSchedule,
 }

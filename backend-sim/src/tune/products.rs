@@ -1,9 +1,9 @@
 //! Streaming passes whose three kernels have blocks of their own.
 //!
-//! A kernel fills VMEM with what it works on: logits are made of `x` and `w`, `dx` is read and written in f32, `dw` is summed in
-//! f32 beside what leaves. So the blocks that are best for one do not fit another. Between them is delta, by chunks: what has the same
-//! chunks can be put together where products have the same columns, and delta is made in columns that divide these; nothing else
-//! depends on the blocks of the others.
+//! A kernel fills VMEM with what it works on: logits are made of `x` and `w`, `dx` is read and written in f32, `dw` is
+//! summed in f32 beside what leaves. So the blocks that are best for one do not fit another. Between them is delta, by
+//! chunks: what has the same chunks can be put together where products have the same columns, and delta is made in
+//! columns that divide these; nothing else depends on the blocks of the others.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use crate::op::PassReport;
 use crate::plan::BackwardPlan;
 use crate::problem::PassBlocks;
 
-/// Delta, `dx`, `dw`: the kernels of a streaming pass, in the order in which they run. A fourth sums delta, in its blocks.
+/// Delta, `dx`, `dw`: the kernels of a streaming pass, in the order in which they run. A fourth sums delta, in its
+/// blocks.
 const KERNELS: usize = 3;
 
 /// What a kernel takes in blocks, where it fits.
@@ -65,8 +66,9 @@ struct Chunk<B> {
     best: [Best<B>; KERNELS],
 }
 
-/// For each number of columns of chunks and of the blocks that delta is made in, the plan of the best blocks that each kernel has in
-/// `passes`, the fastest first; products read whole blocks of delta side by side. Those that are in `plans` are left out.
+/// For each number of columns of chunks and of the blocks that delta is made in, the plan of the best blocks that each
+/// kernel has in `passes`, the fastest first; products read whole blocks of delta side by side. Those that are in
+/// `plans` are left out.
 pub(super) fn put_together<B: PassBlocks, K>(
     plans: &[BackwardPlan<B>],
     passes: &[Option<PassReport<K>>],

@@ -11,8 +11,8 @@ use crate::problem::{PassBlocks, Problem};
 use crate::reuse::Known;
 use crate::verdict::Verdict;
 
-/// Searches for one problem on one target. What one of them has found of the code of kernels, the next knows: with another limit
-/// most of it is the same.
+/// Searches for one problem on one target. What one of them has found of the code of kernels, the next knows: with
+/// another limit most of it is the same.
 #[derive(Debug)]
 pub struct Search<P: Problem> {
     request: Request<P>,
@@ -165,8 +165,8 @@ fn search<P: Problem>(
 }
 
 /// Judges candidates of one pass, those of the blocks with the lowest floor first, but for those whose floors are above
-/// the times of `top` that fit. If none can be left out, those of the largest blocks come first, for smaller ones
-/// have kernels that [begin like theirs](Known). Candidates of the same `blocks` follow each other, for they share kernels.
+/// the times of `top` that fit. If none can be left out, those of the largest blocks come first, for smaller ones have
+/// kernels that [begin like theirs](Known). Candidates of the same `blocks` follow each other, for they share kernels.
 /// Reports are in the order of the candidates.
 fn candidates_judged<P, B: PassBlocks, K: Kernel>(
     programs: Vec<P>,

@@ -18,8 +18,8 @@ fn both(request: &Request) -> Space {
     Space::new(request, [true; 2], [None; 2], &Strategy::ALL)
 }
 
-/// Candidates that rows of both passes are of, without plans that were put together of several. The pair of the two best stands
-/// for both.
+/// Candidates that rows of both passes are of, without plans that were put together of several. The pair of the two
+/// best stands for both.
 fn candidates(rows: &[Row], space: &Space) -> usize {
     let plans: BTreeSet<_> = rows.iter().filter_map(|row| row.backward).collect();
     let put_together = plans.iter().filter(|plan| !space.backward.contains(plan));

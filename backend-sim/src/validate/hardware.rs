@@ -1,13 +1,12 @@
 //! Published times of fused cross-entropy kernels on real chips, and what the model says of them.
 //!
-//! The times are from the public logs of levanter's kernel, which also ran Tokamax's; dates are
-//! those of the log. Neither kernel is in this repository. Both have the structure of kernels that
-//! are, in the same blocks: a forward pass over blocks of tokens, vocabulary and hidden, and a backward
-//! pass that recomputes each tile of logits and updates both gradients in HBM
-//! ([`Strategy::Combined`](tilecast_core::kernels::linear_ce::Strategy::Combined)), each [one thing at a
-//! time](Structure::InTurn). So those stand in, with products of f32 operands in one pass, JAX's default. What the
-//! stand-ins do otherwise: Tokamax splits the vocabulary over cores, not the tokens, in its backward pass; and both reduce
-//! a block of logits over lanes, where ours keep sums for each lane to the end.
+//! The times are from the public logs of levanter's kernel, which also ran Tokamax's; dates are those of the log.
+//! Neither kernel is in this repository. Both have the structure of kernels that are, in the same blocks: a forward
+//! pass over blocks of tokens, vocabulary and hidden, and a backward pass that recomputes each tile of logits and
+//! updates both gradients in HBM ([`Strategy::Combined`](tilecast_core::kernels::linear_ce::Strategy::Combined)), each
+//! [one thing at a time](Structure::InTurn). So those stand in, with products of f32 operands in one pass, JAX's
+//! default. What the stand-ins do otherwise: Tokamax splits the vocabulary over cores, not the tokens, in its backward
+//! pass; and both reduce a block of logits over lanes, where ours keep sums for each lane to the end.
 //!
 //! A time covers `forward_runs` and `backward_runs`: the log's "bwd" is the time of a gradient, forward
 //! pass included, and its "combined" the sum of both times. Blocks that the log leaves to the

@@ -1,7 +1,8 @@
 //! Copies that a kernel makes itself.
 //!
-//! A copy has a static shape. So where blocks overhang their array there are two, and the index of the block says which of
-//! them runs: the one of a whole block, or the one of what the array has of the last. A wait has to name the same shape.
+//! A copy has a static shape. So where blocks overhang their array there are two, and the index of the block says which
+//! of them runs: the one of a whole block, or the one of what the array has of the last. A wait has to name the same
+//! shape.
 
 use tilecast_core::ops::{Direction, TileOps};
 use tilecast_core::spec::Blocked;
@@ -29,7 +30,8 @@ impl<'r> Recorder<'r> {
         self.copy_inside(copy, operand, &operand.block, 0);
     }
 
-    /// The copy of the part `inside` of a block, from which what overhangs in `dim` and the dimensions after it is still to be cut.
+    /// The copy of the part `inside` of a block, from which what overhangs in `dim` and the dimensions after it is
+    /// still to be cut.
     fn copy_inside<const N: usize>(
         self,
         copy: &Copy<'_, 'r, N>,

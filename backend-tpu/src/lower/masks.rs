@@ -1,7 +1,7 @@
 //! Masks: what of a tile lies beyond the end of an array is replaced.
 //!
-//! Where that is rare it is a branch, which costs a step nothing that does not take it; in a straight line of sub-tiles it is selections,
-//! which the scheduler overlaps with the rest.
+//! Where that is rare it is a branch, which costs a step nothing that does not take it; in a straight line of sub-tiles
+//! it is selections, which the scheduler overlaps with the rest.
 
 use tilecast_core::ops::TileOps;
 use tilecast_core::spec::{Access, Buffer};
@@ -45,9 +45,9 @@ impl<'r> Recorder<'r> {
         self.keep(tile, 0, r.same("arith.andi", &inside), 0.0);
     }
 
-    /// Replaces the columns of a tile from `valid` on. A whole buffer, or an input, which nothing else writes, is masked in a branch that
-    /// few steps take. A part of what the step has computed is one of several sub-tiles in a straight line, which a branch would cut, so
-    /// that the scheduler could not overlap them: these are masked always.
+    /// Replaces the columns of a tile from `valid` on. A whole buffer, or an input, which nothing else writes, is
+    /// masked in a branch that few steps take. A part of what the step has computed is one of several sub-tiles in a
+    /// straight line, which a branch would cut, so that the scheduler could not overlap them: these are masked always.
     pub(super) fn mask_tail(self, tile: &Tile<Scalar<'r>>, valid: Scalar<'r>, value: f32) {
         let r = self.0;
         let computed = match &r.spec.buffers()[tile.buffer.index()].buffer {
@@ -92,8 +92,8 @@ impl<'r> Recorder<'r> {
         r.store_tile(tile, masked);
     }
 
-    /// The first column of a tile, of a group of 128, that may lie behind the `valid` ones. What `valid` can be may follow
-    /// from the number of steps along the axes of the grid.
+    /// The first column of a tile, of a group of 128, that may lie behind the `valid` ones. What `valid` can be may
+    /// follow from the number of steps along the axes of the grid.
     fn overhang(self, valid: Scalar<'r>, columns: usize) -> usize {
         self.0.sizes_read.borrow_mut().fill(true);
         let inside = usize::try_from(valid.range[0]).unwrap_or(0);

@@ -76,8 +76,9 @@ pub struct Part {
     pub sizes_read: Vec<bool>,
 }
 
-/// Records `kernel` with at most the first `most` iterations of each loop that is [written out](tilecast_core::ops::Unroll::Full).
-/// The result computes less than the kernel: it is for looking at how the kernel grows with such loops.
+/// Records `kernel` with at most the first `most` iterations of each loop that is [written
+/// out](tilecast_core::ops::Unroll::Full). The result computes less than the kernel: it is for looking at how the
+/// kernel grows with such loops.
 ///
 /// # Errors
 /// As for [`lower`].
@@ -424,7 +425,8 @@ pub fn operand_type(buffer: &Buffer) -> (DType, Vec<usize>) {
     }
 }
 
-/// Element type and dimensions, of an array or of a block of it, in memory: of one in [pairs of rows](Blocked::packed) those of its words.
+/// Element type and dimensions, of an array or of a block of it, in memory: of one in [pairs of rows](Blocked::packed)
+/// those of its words.
 pub fn stored(dtype: DType, dims: &[usize], packed: bool) -> (DType, Vec<usize>) {
     let mut dims = dims.to_vec();
     if !packed {

@@ -22,20 +22,21 @@ use super::vectors::{Form, LEAST_EXPONENT};
 use crate::mosaic::Value;
 use crate::mosaic::tpu::VectorKind;
 
-/// Columns of which a sum over rows is made at a time, and the elements that are added at a time: 16 registers of f32, half of those
-/// that v4 has, and enough that no addition waits for the one before. Of the sum of a whole tile the compiler would load all of the
-/// tile first, and spill it.
+/// Columns of which a sum over rows is made at a time, and the elements that are added at a time: 16 registers of f32,
+/// half of those that v4 has, and enough that no addition waits for the one before. Of the sum of a whole tile the
+/// compiler would load all of the tile first, and spill it.
 const SUM_COLUMNS: usize = 1024;
 const SUM_ELEMENTS: usize = 16 * 1024;
 
-/// Rows of which the largest element is made at once, after a tree of slices: the compiler goes through registers one by one.
+/// Rows of which the largest element is made at once, after a tree of slices: the compiler goes through registers one
+/// by one.
 const LARGEST_ROWS: usize = 32;
 
 /// Rows of a register of f32.
 const SUBLANES: usize = 8;
 
-/// Of so many groups of 128 columns the numbers of the columns may stand in registers while labels are compared with them; of more,
-/// labels are made distances first, to be compared with constants.
+/// Of so many groups of 128 columns the numbers of the columns may stand in registers while labels are compared with
+/// them; of more, labels are made distances first, to be compared with constants.
 const FEW_GROUPS: usize = 4;
 
 /// Records a kernel's body into a module.
@@ -101,7 +102,8 @@ impl<'r> Recorder<'r> {
         })
     }
 
-    /// Makes the maximum of statistics what `new` makes of it and of that of a tile, `scale` times. No element is counted.
+    /// Makes the maximum of statistics what `new` makes of it and of that of a tile, `scale` times. No element is
+    /// counted.
     fn set_maximum(
         self,
         stats: &Stats<Scalar<'r>>,
@@ -339,7 +341,8 @@ impl<'r> TileOps for Recorder<'r> {
     ) {
         let r = self.0;
         self.set_maximum(&stats.into(), &tile.into(), scale, |max, of_tile| {
-            // What stands for having seen nothing is the least maximum: relative to -inf an absent element would be NaN.
+            // What stands for having seen nothing is the least maximum: relative to -inf an absent element would be
+            // NaN.
             let unseen = r.compare_floats("oeq", max, r.splat(f32::MIN, &r.shape(max)));
             r.select(unseen, r.same("arith.maximumf", &[max, of_tile]), max)
         });

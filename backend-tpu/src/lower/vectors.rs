@@ -145,8 +145,9 @@ impl<'r> Recording<'r> {
         }
     }
 
-    /// `out[r] = value(r)`, computed in the layout of `out`, or as a row where all that it reads are rows: that is at least
-    /// 128 values to a register and one vector to bring to the lanes, instead of 8 values and a vector for each leaf.
+    /// `out[r] = value(r)`, computed in the layout of `out`, or as a row where all that it reads are rows: that is at
+    /// least 128 values to a register and one vector to bring to the lanes, instead of 8 values and a vector for each
+    /// leaf.
     pub(super) fn store_row_wise(&'r self, out: &Rows<Scalar<'r>>, value: &Expr<Leaf<Scalar<'r>>>) {
         let len = out.span.len;
         match self.slot(out.buffer) {
@@ -215,8 +216,8 @@ impl<'r> Recording<'r> {
         }
     }
 
-    /// Columns of an array in lane form, as distances from each lane of a tile that starts at `first_column`: `128 i` in
-    /// the lane, and for the group `i`, whose column it is.
+    /// Columns of an array in lane form, as distances from each lane of a tile that starts at `first_column`: `128 i`
+    /// in the lane, and for the group `i`, whose column it is.
     pub(super) fn lane_distances(&'r self, columns: Value, first_column: Scalar<'r>) -> Value {
         let lanes = self.lane_numbers(&self.shape(columns), first_column);
         self.same("arith.subi", &[columns, lanes])

@@ -1,4 +1,5 @@
-//! What is compiled and how: the module, and the options in their encoding as the one protobuf message that `PJRT_Compile` takes.
+//! What is compiled and how: the module, and the options in their encoding as the one protobuf message that
+//! `PJRT_Compile` takes.
 //!
 //! Field numbers: `CompileOptionsProto`, `ExecutableBuildOptionsProto` and `OptionOverrideProto` in
 //! `xla/pjrt/proto/compile_options.proto` of OpenXLA.

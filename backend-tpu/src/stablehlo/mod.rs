@@ -38,9 +38,10 @@ pub struct EmitOptions {
     pub products: F32Products,
     /// What each kernel may use of VMEM, bytes; `None` leaves the compiler's default.
     pub vmem_limit_bytes: Option<u64>,
-    /// Whether each copy of a block is checked against the bounds of its array as it runs, which halts a TPU where it is beyond them. A check
-    /// takes a step up to 43 cycles for each window (libtpu 0.0.51). Here a [program](tilecast_core::program) is refused whose windows may
-    /// leave their arrays, and the interpreter refuses any other copy that does.
+    /// Whether each copy of a block is checked against the bounds of its array as it runs, which halts a TPU where it
+    /// is beyond them. A check takes a step up to 43 cycles for each window (libtpu 0.0.51). Here a
+    /// [program](tilecast_core::program) is refused whose windows may leave their arrays, and the interpreter refuses
+    /// any other copy that does.
     pub bounds_checks: bool,
     /// Version of the Mosaic vocabulary, see [`version`].
     pub mosaic_version: u32,
@@ -153,9 +154,9 @@ impl Writer<'_> {
         tensor(dtype, &dims)
     }
 
-    /// The value of an array; if nothing has been written to it, memory that holds anything, as `lax.empty` of JAX asks for it. What
-    /// writes a part of an array has to be given it whole, and no kernel reads what none has written, so zeros would be a
-    /// pass over the gradient of the head for nothing.
+    /// The value of an array; if nothing has been written to it, memory that holds anything, as `lax.empty` of JAX asks
+    /// for it. What writes a part of an array has to be given it whole, and no kernel reads what none has written, so
+    /// zeros would be a pass over the gradient of the head for nothing.
     fn current(&mut self, array: ArrayId) -> String {
         if let Some(value) = &self.values[array.index()] {
             return value.clone();

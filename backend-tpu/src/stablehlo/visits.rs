@@ -1,8 +1,8 @@
 //! The tables of [visits](tilecast_core::groups), computed on the device from the sizes of the groups.
 //!
-//! There are few groups and few visits, so all is comparisons of numbers with numbers: a running sum over groups is a sum over those before,
-//! and what a visit takes from its group is a sum over all groups of which one counts. Sizes are made to fit, where a CPU refuses them:
-//! a negative one is 0, and groups end where rows do.
+//! There are few groups and few visits, so all is comparisons of numbers with numbers: a running sum over groups is a
+//! sum over those before, and what a visit takes from its group is a sum over all groups of which one counts. Sizes are
+//! made to fit, where a CPU refuses them: a negative one is 0, and groups end where rows do.
 
 use tilecast_core::DType;
 use tilecast_core::groups::Groups;

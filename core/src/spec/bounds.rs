@@ -7,8 +7,8 @@ use super::{Access, Blocked, KernelSpec, MapVariable, NamedBuffer, SpecError};
 /// The least and the greatest value of something.
 type Range = (i64, i64);
 
-/// Index maps stay inside the array, and outputs reach every block. Maps that depend on scalars are known only at launch, where
-/// [`KernelSpec::check_launch`] does it.
+/// Index maps stay inside the array, and outputs reach every block. Maps that depend on scalars are known only at
+/// launch, where [`KernelSpec::check_launch`] does it.
 pub(super) fn check_bounds(
     spec: &KernelSpec,
     named: &NamedBuffer,
@@ -46,8 +46,8 @@ impl KernelSpec {
     }
 }
 
-/// Refuses blocks that the array does not have, and those that `more` refuses: of a dimension, those that are reached, and the last. Where
-/// the scalars that they depend on are not known, neither is asked.
+/// Refuses blocks that the array does not have, and those that `more` refuses: of a dimension, those that are reached,
+/// and the last. Where the scalars that they depend on are not known, neither is asked.
 fn check_ranges(
     spec: &KernelSpec,
     named: &NamedBuffer,

@@ -141,11 +141,12 @@ pub struct Blocked {
     pub map: Vec<BlockIndex>,
     /// What happens at the end of a dimension that its block does not divide.
     pub edge: Edge,
-    /// Whether a window has one buffer where it would have two: a step that needs another block then waits for it, and a block
-    /// takes half of the memory.
+    /// Whether a window has one buffer where it would have two: a step that needs another block then waits for it, and
+    /// a block takes half of the memory.
     pub one_buffer: bool,
-    /// Whether a TPU holds each pair of rows, of bf16, as one row of words of 32 bits: so its matrix units take them, which elsewhere have to be
-    /// laid out anew where registers and tiles of memory differ. Elsewhere it is an array like others.
+    /// Whether a TPU holds each pair of rows, of bf16, as one row of words of 32 bits: so its matrix units take them,
+    /// which elsewhere have to be laid out anew where registers and tiles of memory differ. Elsewhere it is an array
+    /// like others.
     pub packed: bool,
 }
 
@@ -298,8 +299,8 @@ pub struct Table {
     pub name: &'static str,
     /// The largest value.
     pub last: i64,
-    /// Whether each element is the one before or the next number, from 0 up to `last`: so an output whose blocks follow it is
-    /// written completely, and no block of it twice with another in between.
+    /// Whether each element is the one before or the next number, from 0 up to `last`: so an output whose blocks follow
+    /// it is written completely, and no block of it twice with another in between.
     pub ascending: bool,
     /// The elements that a model of the kernel takes where none are known.
     pub typical: Vec<i32>,

@@ -215,7 +215,8 @@ fn maps_of_scalars_are_not_checked_before_launch() {
     assert!(spec.build().is_ok());
 }
 
-/// An output of four rows of blocks that follow a table of five elements along an axis, and of two columns inside or outside of it.
+/// An output of four rows of blocks that follow a table of five elements along an axis, and of two columns inside or
+/// outside of it.
 fn following(
     steps: usize,
     visits: Semantics,

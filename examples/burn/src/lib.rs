@@ -4,9 +4,9 @@
 //! keeps the logsumexp of each token, from which the backward pass computes the logits again, block by block.
 //!
 //! A tensor of burn does not name its backend: `Dispatch` finds it when an operation runs. So the loss is a backend
-//! extension, a trait that burn's CPU backend, Flex, implements, and also Flex with gradients, `Autodiff<Flex>`. Both read
-//! the operands where they lie, whatever their strides; only a tensor that is flipped is copied. Gradients and losses are
-//! vectors that become tensors without a copy.
+//! extension, a trait that burn's CPU backend, Flex, implements, and also Flex with gradients, `Autodiff<Flex>`. Both
+//! read the operands where they lie, whatever their strides; only a tensor that is flipped is copied. Gradients and
+//! losses are vectors that become tensors without a copy.
 
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;

@@ -1,6 +1,6 @@
 //! Trains a small language model on this project's own documentation from the same start with the fused loss and with
-//! burn's cross-entropy, checks that both have the same gradients and learn the same, and prints what a training step of a
-//! larger head takes of time and memory with each.
+//! burn's cross-entropy, checks that both have the same gradients and learn the same, and prints what a training step
+//! of a larger head takes of time and memory with each.
 //!
 //! ```text
 //! cargo run --release --manifest-path examples/burn/Cargo.toml

@@ -168,8 +168,8 @@ fn gradients(inputs: &Inputs) -> [Vec<f64>; 2] {
     [dx, dw]
 }
 
-/// Gradients against differences of the sum of `dy * y`, along directions of signs. The sum is linear in `x` and in `w`, so that
-/// the difference of whole steps is the derivative, but for rounding.
+/// Gradients against differences of the sum of `dy * y`, along directions of signs. The sum is linear in `x` and in
+/// `w`, so that the difference of whole steps is the derivative, but for rounding.
 fn differences(inputs: &Inputs, [dx, dw]: [Vec<f64>; 2], seed: u64) -> Errors {
     const DIRECTIONS: usize = 3;
     let [x, w, dy] = [&inputs.x, &inputs.w, &inputs.dy].map(Floats::widened);

@@ -25,7 +25,8 @@ use compare::Errors;
 ///
 /// cpu: every strategy, instruction set of this machine and several thread counts against the reference in f64, with
 /// tolerances derived for each element. sim: the same for the kernels as the TPU compiler would get them, printed, read
-/// back and interpreted with blocks a TPU takes, parallel steps in an order drawn from the seed. reference: its gradients against finite differences in f64.
+/// back and interpreted with blocks a TPU takes, parallel steps in an order drawn from the seed. reference: its
+/// gradients against finite differences in f64.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Exit codes: 0 everything holds; 1 something does not.\n\n\

@@ -27,10 +27,10 @@
 //! d dbias = sum_i (E + g(B) D)
 //! ```
 //!
-//! `q` is 2^-8 where delta meets `x` and `w` as bf16 (streaming, by default for bf16 inputs; in the matrix unit of a TPU
-//! whenever they are bf16), twice that where it is made of stored exponentials, else 0; `o` is 2^-8 for a
-//! bf16 gradient, else 0: the rounding of the result. To all of this the smallest normal f32 is
-//! added, below which anything may be 0.
+//! `q` is 2^-8 where delta meets `x` and `w` as bf16 (streaming, by default for bf16 inputs; in the matrix unit of a
+//! TPU whenever they are bf16), twice that where it is made of stored exponentials, else 0; `o` is 2^-8 for a bf16
+//! gradient, else 0: the rounding of the result. To all of this the smallest normal f32 is added, below which anything
+//! may be 0.
 
 use tilecast::core::kernels::head::reference::Gradients;
 use tilecast::core::kernels::linear_ce::{LinearCe, reference};
@@ -93,8 +93,8 @@ impl Exact<'_> {
         self.tolerance(rounding(self.problem.head().held_delta(strategy)))
     }
 
-    /// What both passes in one may be off by on a CPU that stores logits in `dw`: of their exponentials, delta is rounded
-    /// twice.
+    /// What both passes in one may be off by on a CPU that stores logits in `dw`: of their exponentials, delta is
+    /// rounded twice.
     pub(super) fn stored_in_dw(&self) -> Tolerance {
         let once = rounding(self.problem.delta_dtype());
         self.tolerance(match InDw::of(self.problem.head()) {

@@ -1,7 +1,7 @@
 //! The ops on logits: their options, and how they become one.
 //!
-//! The three ops are programs whose arrays have names, and so are those that are fused with a head: they differ in where
-//! the logits come from, which [`source`] knows. What is read, run and written follows from the arrays of the
+//! The three ops are programs whose arrays have names, and so are those that are fused with a head: they differ in
+//! where the logits come from, which [`source`] knows. What is read, run and written follows from the arrays of the
 //! programs alone, so there is one path for all: [`inputs`] reads, [`solve`] runs, [`run`] reports.
 
 pub(crate) mod inputs;

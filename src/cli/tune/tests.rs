@@ -288,7 +288,8 @@ fn the_page_holds_every_configuration_and_its_ledger() {
     }
 }
 
-/// Products that round f32 operands round delta too, so it is held as they take it, unless it is summed for a bias or asked for otherwise.
+/// Products that round f32 operands round delta too, so it is held as they take it, unless it is summed for a bias or
+/// asked for otherwise.
 #[test]
 fn delta_is_held_as_rounded_products_take_it() {
     for (more, expected) in [

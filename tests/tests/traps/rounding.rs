@@ -8,8 +8,8 @@ use tilecast_tests::{Case, Oracle, Outputs, bf16_unit};
 
 use crate::{assert_matches_reference, for_each_run};
 
-/// Exponentials relative to a maximum that is not kept up to date overflow where later logits are far larger. Rows of which the
-/// logits rise by 30 to 400 from one sub-tile of columns to the next, stay, and fall; in f32 2^128 is e^88.7.
+/// Exponentials relative to a maximum that is not kept up to date overflow where later logits are far larger. Rows of
+/// which the logits rise by 30 to 400 from one sub-tile of columns to the next, stay, and fall; in f32 2^128 is e^88.7.
 #[test]
 fn lazily_added_exponentials_do_not_overflow() {
     const SUB_TILE: usize = 128;
@@ -42,8 +42,8 @@ fn lazily_added_exponentials_do_not_overflow() {
     }
 }
 
-/// Kernels that get `x` rounded once are right about an `x` of rounded numbers, in whatever types the other operands of their products
-/// are. On a TPU `w` and delta are rounded for it.
+/// Kernels that get `x` rounded once are right about an `x` of rounded numbers, in whatever types the other operands of
+/// their products are. On a TPU `w` and delta are rounded for it.
 #[test]
 fn x_that_is_rounded_once_is_right_where_nothing_is_lost() {
     for (form, name) in [(XForm::Rounded, "x_rounded"), (XForm::Packed, "x_packed")] {

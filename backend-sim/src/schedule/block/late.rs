@@ -1,14 +1,14 @@
 //! What is made when it is first used.
 //!
-//! A mask of rows, or what scales them, is made of little: of places, constants and a load or two. The compiler makes it where it is
-//! needed, not as soon as a slot is free; what it is made of is loaded then. This is about registers alone: the slots are taken as
-//! early as all others.
+//! A mask of rows, or what scales them, is made of little: of places, constants and a load or two. The compiler makes
+//! it where it is needed, not as soon as a slot is free; what it is made of is loaded then. This is about registers
+//! alone: the slots are taken as early as all others.
 
 use super::super::vector::Vector;
 use super::Block;
 
-/// Values in memory that a value is made of which waits for its first use. One of more holds fewer registers than what it is made
-/// of, so it is made first. Spills of `fit.csv` are the same for one more.
+/// Values in memory that a value is made of which waits for its first use. One of more holds fewer registers than what
+/// it is made of, so it is made first. Spills of `fit.csv` are the same for one more.
 const MOST_PARTS: usize = 3;
 
 impl Block<'_> {

@@ -89,7 +89,8 @@ impl Block<'_> {
         out
     }
 
-    /// A reduction to one element: registers are combined first, then the lanes of what is left, then its 8 sublanes, in 3 rotations.
+    /// A reduction to one element: registers are combined first, then the lanes of what is left, then its 8 sublanes,
+    /// in 3 rotations.
     pub(crate) fn reduce_all(&mut self, input: &Vector, masked: bool) -> Vector {
         let mut out = Vector::new(1, 1, input.bits, 0.0);
         out.along_lanes = true;
@@ -121,8 +122,8 @@ impl Block<'_> {
         span
     }
 
-    /// A transposition: every register enters a cross-lane unit, `packed` times and none before `start`, and every result is
-    /// popped from it.
+    /// A transposition: every register enters a cross-lane unit, `packed` times and none before `start`, and every
+    /// result is popped from it.
     pub(crate) fn transpose(
         &mut self,
         input: &Vector,
@@ -146,7 +147,8 @@ impl Block<'_> {
             let n = group.registers();
             let across = self.timeline.take(Unit::Xlu, ready, n * hold * packed);
             out.ready[group.index] = self.pop(across.end + self.machine.transpose_latency, n);
-            // A column of registers enters as a whole, with the first of the rows that it becomes; no register waits for the others.
+            // A column of registers enters as a whole, with the first of the rows that it becomes; no register waits
+            // for the others.
             if (group.row * per).is_multiple_of(128) {
                 self.used(input, source_rows, source_columns, across);
             }
@@ -220,8 +222,8 @@ impl Block<'_> {
         out
     }
 
-    /// A row as it is stored: eight registers of it, each of which has its columns in all rows, in one. They are rotated and selected
-    /// into their places, two to one, those to one again.
+    /// A row as it is stored: eight registers of it, each of which has its columns in all rows, in one. They are
+    /// rotated and selected into their places, two to one, those to one again.
     pub(crate) fn side_by_side(&mut self, input: &Vector) -> Vector {
         let Some(cycles) = self.machine.row_cycles() else {
             return input.clone();

@@ -29,7 +29,8 @@ impl Block<'_> {
             true => dim / (8 * 32 / rhs.value.bits as usize),
             false => dim / 128,
         };
-        // Weights of all columns that the units take at once are there before the rows, but for what is transposed, which takes long.
+        // Weights of all columns that the units take at once are there before the rows, but for what is transposed,
+        // which takes long.
         let first = match p.transpose_lhs {
             true => block,
             false => columns_at_once * block,

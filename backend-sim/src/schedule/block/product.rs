@@ -23,8 +23,8 @@ pub(crate) struct Product {
     pub(crate) transpose_rhs: bool,
 }
 
-/// Rows that a product of one column of units takes one after the other, at least, for its left operand not to be in the way of a softmax. Fitted to
-/// forward passes of 512 and 1024 rows; those of delta have 256.
+/// Rows that a product of one column of units takes one after the other, at least, for its left operand not to be in
+/// the way of a softmax. Fitted to forward passes of 512 and 1024 rows; those of delta have 256.
 const STREAMED_ROWS: usize = 512;
 
 /// Where a product stands among those of its block.
@@ -135,8 +135,8 @@ impl Block<'_> {
         let beside =
             accumulates && n_tiles == 1 && p.passes == 1.0 && tiles >= units && !standing.alone;
         let (lhs, rhs) = self.operands(lhs, rhs, p, columns_at_once as usize, beside);
-        // From v6e on the parts of one block of the contraction are made before its passes, of the columns that the units take at once;
-        // a left operand that meets other columns later is kept whole.
+        // From v6e on the parts of one block of the contraction are made before its passes, of the columns that the
+        // units take at once; a left operand that meets other columns later is kept whole.
         let all_at_once = n_tiles as f64 <= columns_at_once;
         let block_of_k = dim.min(p.k) as f64 / p.k as f64;
         let ahead = block_of_k * machine.parts_ahead();
@@ -159,8 +159,9 @@ impl Block<'_> {
         let mut out = Vector::new(p.m.div_ceil(8), p.n.div_ceil(128), 32, 0.0);
         out.columns = out.columns.coarser(lane_tiles);
         out.ready = vec![0.0; out.rows.groups() * out.columns.groups()];
-        // Units that have no block of weights of their own in the last round share the rows of others. Where another product could take
-        // them they do so in a further round alone, or, before v6e, if there is but one block; then of 128 rows to a unit at least.
+        // Units that have no block of weights of their own in the last round share the rows of others. Where another
+        // product could take them they do so in a further round alone, or, before v6e, if there is but one block; then
+        // of 128 rows to a unit at least.
         let shared = (tiles / units).ceil() * units / tiles;
         let least = match standing.alone {
             true => rows_per_op,
@@ -217,7 +218,8 @@ impl Block<'_> {
         let square = |n: usize| n.div_ceil(128).min(lane_tiles);
         let filled = square(p.k) * square(p.n);
         let own = (tiles * copies < units).then(|| {
-            // Squares that share a push do so along the contraction, or along the columns if they are transposed; those of f32 do not.
+            // Squares that share a push do so along the contraction, or along the columns if they are transposed; those
+            // of f32 do not.
             let paired = if p.transpose_rhs { p.n } else { p.k };
             let packed = rhs.bits == 16 || p.transpose_rhs;
             let alone = if paired > 128 && packed { 1 } else { wide };
@@ -354,7 +356,8 @@ impl Block<'_> {
         out
     }
 
-    /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns a column ahead.
+    /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns
+    /// a column ahead.
     fn load_in_time(&mut self, lhs: &Vector, spans: &[Span]) {
         let (Some(loads), Some(first), Some(last)) = (&lhs.loads, spans.first(), spans.last())
         else {
@@ -389,8 +392,8 @@ impl Block<'_> {
     }
 }
 
-/// Weights stay in a unit while all `rows` pass, one block of the contraction after the other. So sums that the unit makes itself are
-/// done while the last block is there, which is its `share` of the time.
+/// Weights stay in a unit while all `rows` pass, one block of the contraction after the other. So sums that the unit
+/// makes itself are done while the last block is there, which is its `share` of the time.
 fn summed_last(spans: &mut [Span], rows: Extent, share: f64) {
     let (Some(first), Some(last)) = (spans.first(), spans.last()) else {
         return;
@@ -410,10 +413,11 @@ const AHEAD: usize = 4;
 /// Of so many rows, sums over blocks of the contraction fit the accumulating units; of more, they are popped and added.
 const ACCUMULATED_ROWS: usize = 1024;
 
-/// Share of their rate that products lose while the vector unit is full, of so many rows that those of the next turn have no accumulators of
-/// their own: results come in the last pass of all rows alone, and to work them off goes before what the next rows need. In listings of
-/// eight forward passes of v7x, both types, H from 512 to 4096, it is 0.17 to 0.48 from the first result of a turn to the last exponential
-/// made of it. A fifth to a quarter is nearest to their cycles; to `fit.csv` they are alike, and 0 a little worse.
+/// Share of their rate that products lose while the vector unit is full, of so many rows that those of the next
+/// turn have no accumulators of their own: results come in the last pass of all rows alone, and to work them off
+/// goes before what the next rows need. In listings of eight forward passes of v7x, both types, H from 512 to 4096,
+/// it is 0.17 to 0.48 from the first result of a turn to the last exponential made of it. A fifth to a quarter is
+/// nearest to their cycles; to `fit.csv` they are alike, and 0 a little worse.
 const LOST_BESIDE: f64 = 0.2;
 
 /// Rows from which the accumulating units share a single column of blocks.

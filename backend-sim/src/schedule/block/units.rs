@@ -1,9 +1,10 @@
 //! [`Units`]: which matrix units a product keeps.
 //!
-//! A product with fewer blocks of weights than there are units keeps as many units as it has blocks, those which have had the least to do
-//! in program order, and waits for them although others may be idle. So two products of two blocks each, of which the second reads the
-//! results of the first, and two more like them stand on units 0 1, 2 3, 2 3 and 0 1 of four: the third begins when the second is done. (Listings of attention
-//! kernels by libtpu 0.0.51; pushing transposed weights makes the first of each pair the longer one.)
+//! A product with fewer blocks of weights than there are units keeps as many units as it has blocks, those which have
+//! had the least to do in program order, and waits for them although others may be idle. So two products of two blocks
+//! each, of which the second reads the results of the first, and two more like them stand on units 0 1, 2 3, 2 3 and 0
+//! 1 of four: the third begins when the second is done. (Listings of attention kernels by libtpu 0.0.51; pushing
+//! transposed weights makes the first of each pair the longer one.)
 
 /// The matrix units of a core, in one straight-line block.
 #[derive(Debug)]

@@ -34,8 +34,8 @@ fn products(k: usize, count: usize) -> Module {
 
 #[test]
 fn products_side_by_side_load_their_left_operand_once() {
-    // Weights of a column are loaded in halves, 16 for each. With a contraction of 128 all products have a unit of their own and the
-    // left operand is loaded once; with 512 each of them takes all units and loads it again.
+    // Weights of a column are loaded in halves, 16 for each. With a contraction of 128 all products have a unit of
+    // their own and the left operand is loaded once; with 512 each of them takes all units and loads it again.
     let loads = |k: usize, count: usize| slots(&products(k, count), "v5e", Unit::Load);
     assert_eq!([1, 2, 4].map(|n| loads(128, n)), [24.0, 40.0, 72.0]);
     assert_eq!([1, 2].map(|n| loads(512, n)), [128.0, 256.0]);
@@ -82,7 +82,8 @@ fn a_product_that_is_alone_is_dealt_to_all_units() {
 
 #[test]
 fn rows_wait_for_the_last_block_of_weights() {
-    // Transposed weights of 256 x 1024 take two units 256 cycles, one block after the other; then 128 rows pass the last for 64 more.
+    // Transposed weights of 256 x 1024 take two units 256 cycles, one block after the other; then 128 rows pass the
+    // last for 64 more.
     let [lhs, rhs, out] = ["128x1024xbf16", "256x1024xbf16", "128x256xf32"];
     let body = load("%0", 0, lhs)
         + &load("%1", 1, rhs)
@@ -100,7 +101,8 @@ fn rows_wait_for_the_last_block_of_weights() {
     assert!(cycles > 256.0 + 64.0 + machine.matmul_latency, "{cycles}");
 }
 
-/// Pairs of products as in attention, each with two blocks of weights of a v5e: exponentials of the first are the rows of the second.
+/// Pairs of products as in attention, each with two blocks of weights of a v5e: exponentials of the first are the rows
+/// of the second.
 fn attention(pairs: usize) -> Module {
     let [keys, scores, weights, out] = [
         "vector<256x128xbf16>",
@@ -142,7 +144,8 @@ fn attention(pairs: usize) -> Module {
 
 #[test]
 fn products_of_few_blocks_wait_for_the_units_that_they_keep() {
-    // The third product takes the units of the second: the second pair takes most of the time of the first (libtpu 0.0.51).
+    // The third product takes the units of the second: the second pair takes most of the time of the first
+    // (libtpu 0.0.51).
     for (target, measured) in [("v5e", [617.0, 1028.0]), ("v6e", [647.0, 994.0])] {
         let machine = machine(target);
         for (pairs, measured) in [1, 2].into_iter().zip(measured) {

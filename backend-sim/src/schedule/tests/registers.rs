@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Registers for a softmax of 256 x 512 scores, made of the values %x and %y, with this reduction to what is subtracted.
+/// Registers for a softmax of 256 x 512 scores, made of the values %x and %y, with this reduction to what is
+/// subtracted.
 fn softmax(kind: &str, neutral: &str, reduced: &str) -> f64 {
     let (all, rows) = ("256x512xf32", "256xf32");
     let body = load("%0", 0, all)
@@ -33,7 +34,8 @@ fn what_its_own_maximum_is_subtracted_from_is_held_whole_until_then() {
 
 const ALL: &str = "256x512xf32";
 
-/// Registers for `values`, a sum %s over the columns of %x, which is one of them, and `product`, which is %p and made of these.
+/// Registers for `values`, a sum %s over the columns of %x, which is one of them, and `product`, which is %p and made
+/// of these.
 fn waiting(values: &str, product: &str) -> f64 {
     let body = load("%0", 0, ALL)
         + values

@@ -73,7 +73,8 @@ fn registers_of_a_row_are_put_side_by_side() {
         let step = &kernel.kinds[0].schedule;
         (step.slots(Unit::Valu), step.cycles(&machine))
     };
-    // Four additions and five operations on what is left, for each 128 columns; then two for each register that joins another.
+    // Four additions and five operations on what is left, for each 128 columns; then two for each register that joins
+    // another.
     for (columns, valu) in [(128, 9.0), (512, 36.0 + 6.0), (2048, 144.0 + 28.0)] {
         assert_eq!(of("v6e", columns).0, valu, "{columns}");
     }

@@ -1,7 +1,8 @@
 //! Conversions between f32 and bf16.
 //!
-//! A value that is rounded, and widened again further on in the block, keeps its f32 registers: the compiler drops the way there and
-//! back, also where it leads through memory. If what was stored is then stored over, nothing is left that needs the rounded value.
+//! A value that is rounded, and widened again further on in the block, keeps its f32 registers: the compiler drops the
+//! way there and back, also where it leads through memory. If what was stored is then stored over, nothing is left that
+//! needs the rounded value.
 
 use tilecast_tpu::mosaic::Op;
 

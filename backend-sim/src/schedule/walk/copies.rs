@@ -1,8 +1,9 @@
 //! Copies that a kernel makes itself: where it starts them, and where it waits for them.
 //!
 //! Both end a block. The compiler moves no load or store of what is copied across them, and in kernels that copy for
-//! themselves they stand beside branches anyway. What computes addresses and sizes and checks their bounds is scalar code, and the
-//! compiler runs next to nothing beside it. A short branch of nothing else is predicated, so its code is passed even if it is not taken.
+//! themselves they stand beside branches anyway. What computes addresses and sizes and checks their bounds is scalar
+//! code, and the compiler runs next to nothing beside it. A short branch of nothing else is predicated, so its code is
+//! passed even if it is not taken.
 
 use std::hash::{Hash, Hasher};
 
@@ -57,8 +58,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Scalar cycles of each side of a branch that does nothing but start copies, wait for them and compute scalars, if there are few of
-    /// them: its operations are predicated, so they pass whichever side is taken.
+    /// Scalar cycles of each side of a branch that does nothing but start copies, wait for them and compute scalars, if
+    /// there are few of them: its operations are predicated, so they pass whichever side is taken.
     pub(super) fn predicated(&self, op: Op) -> Option<[f64; 2]> {
         let mut cycles = [0.0; 2];
         for (region, cycles) in cycles.iter_mut().enumerate() {
@@ -94,7 +95,8 @@ impl Walk<'_> {
         Some((starts, cycles))
     }
 
-    /// Scalar cycles of the start of a copy, or of a wait for one. Sizes that are known only at run time have to be computed.
+    /// Scalar cycles of the start of a copy, or of a wait for one. Sizes that are known only at run time have to be
+    /// computed.
     fn copy_cycles(&self, op: Op) -> f64 {
         let fixed = || {
             let operands = self.module.operands(op).iter();

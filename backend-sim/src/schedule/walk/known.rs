@@ -13,12 +13,13 @@ use super::{Known, Walk};
 #[derive(Debug)]
 pub(super) struct Remembered {
     key: u64,
-    /// The memories that it loads and stores, in the order in which it comes to them. The key has their places in this list:
-    /// kernels have other numbers for memories with which they do the same.
+    /// The memories that it loads and stores, in the order in which it comes to them. The key has their places in this
+    /// list: kernels have other numbers for memories with which they do the same.
     roots: Vec<usize>,
     /// Those that it read so far, by their place in the list.
     reads: Vec<usize>,
-    /// Beginnings of it that will be remembered too, by their ends in the block of the module, and their keys; the first last.
+    /// Beginnings of it that will be remembered too, by their ends in the block of the module, and their keys; the
+    /// first last.
     beginnings: Vec<(usize, u64)>,
 }
 
@@ -52,7 +53,8 @@ impl Walk<'_> {
         true
     }
 
-    /// By what a block is found that has this [hash](Run::hash) and these operations with a place; `roots` gets its memories.
+    /// By what a block is found that has this [hash](Run::hash) and these operations with a place; `roots` gets its
+    /// memories.
     fn key(&self, hash: u64, placed: &[Op], roots: &mut Vec<usize>) -> u64 {
         let mut key = Digest::default();
         hash.hash(&mut key);
@@ -62,8 +64,8 @@ impl Walk<'_> {
         key.finish()
     }
 
-    /// The block has been scheduled up to before operation `next`, which `rest` follow with it: keeps the schedule so far if
-    /// that is a beginning to be remembered, and does not rely on what follows.
+    /// The block has been scheduled up to before operation `next`, which `rest` follow with it: keeps the schedule so
+    /// far if that is a beginning to be remembered, and does not rely on what follows.
     pub(super) fn solved_up_to(&mut self, next: usize, rest: usize) {
         let Some(Remembered {
             beginnings, reads, ..
@@ -104,7 +106,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Where an operation loads or stores. A part of a memory that it makes is in the places of what loads and stores there.
+    /// Where an operation loads or stores. A part of a memory that it makes is in the places of what loads and stores
+    /// there.
     fn places(&self, op: Op, roots: &mut Vec<usize>, to: &mut impl Hasher) {
         if let Some(&result) = self.module.results(op).first()
             && matches!(self.known[result.index()], Known::Memory(_))

@@ -1,9 +1,9 @@
 //! Rolled loops.
 //!
 //! An iteration of a loop without branches stands for all. A loop with branches, such as a pipeline that a kernel makes
-//! itself, does different things in its first, last and other iterations. Its scalars are computed for
-//! every iteration, which shows the way each takes through the branches; one iteration of each way is scheduled, and counts as
-//! often as its way is taken.
+//! itself, does different things in its first, last and other iterations. Its scalars are computed for every iteration,
+//! which shows the way each takes through the branches; one iteration of each way is scheduled, and counts as often as
+//! its way is taken.
 
 use rustc_hash::FxHashMap;
 use tilecast_tpu::mosaic::{self as ir, Op};
@@ -182,8 +182,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Counts an iteration that takes the way `path`, and schedules it if it is the first that does: its `parts`, with what was known
-    /// of its arguments when it began.
+    /// Counts an iteration that takes the way `path`, and schedules it if it is the first that does: its `parts`, with
+    /// what was known of its arguments when it began.
     fn count(
         &mut self,
         samples: &mut FxHashMap<u64, Sample>,
@@ -222,7 +222,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Schedules a region that is taken not to run. It takes no time, but its spills have their place in VMEM as all have.
+    /// Schedules a region that is taken not to run. It takes no time, but its spills have their place in VMEM as all
+    /// have.
     pub(super) fn exception(&mut self, body: ir::Block) -> Result<(), ScheduleError> {
         let before = std::mem::take(&mut self.done);
         self.ops(body)?;

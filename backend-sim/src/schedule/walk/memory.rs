@@ -205,7 +205,8 @@ impl<'m> Walk<'m> {
                     .filter(|_| view.rows_per_word == 1)
                     .map(|[rows, columns]| {
                         let mut value = self.block.part(&part.value, rows, columns);
-                        // What is stored at once is made before any of it is read, but for sub-tiles of one column of registers on v4.
+                        // What is stored at once is made before any of it is read, but for sub-tiles of one column of
+                        // registers on v4.
                         if part.value.columns.registers > 1 || !self.machine.reads_parts_by_rows() {
                             value.ready.fill(part.end);
                         }
@@ -344,7 +345,8 @@ impl<'m> Walk<'m> {
         self.know(result.index(), Known::Memory(Rc::new(view)));
     }
 
-    /// A view of narrower elements, of which so many rows share one of wider ones; else its place is no longer followed.
+    /// A view of narrower elements, of which so many rows share one of wider ones; else its place is no longer
+    /// followed.
     fn bitcast(&mut self, op: Op) {
         let result = self.module.results(op)[0];
         let operand = self.module.operands(op)[0];

@@ -108,8 +108,8 @@ impl Walk<'_> {
         true
     }
 
-    /// A product with the reciprocal of the divisor, which is computed for its own registers: for all of a row, or of the block, where
-    /// they are the same.
+    /// A product with the reciprocal of the divisor, which is computed for its own registers: for all of a row, or of
+    /// the block, where they are the same.
     fn divide(&mut self, op: Op, reciprocal: Cost) -> bool {
         let &[left, right] = self.module.operands(op) else {
             return false;
@@ -127,7 +127,8 @@ impl Walk<'_> {
         true
     }
 
-    /// What an operation takes whose type the vector unit may lack: then it is widened to f32, computed twice as wide, and packed.
+    /// What an operation takes whose type the vector unit may lack: then it is widened to f32, computed twice as wide,
+    /// and packed.
     fn native_or_widened(&self, op: Op, cost: Cost) -> Cost {
         match self.native(op) {
             true => cost,

@@ -1,8 +1,8 @@
 //! Transpositions, which follow the reductions of a block.
 //!
-//! Both are made by the cross-lane units. The compiler has all registers of a block that are reduced along lanes enter them before the
-//! first that is transposed, even where the reduction stands later in the program. What is transposed is computed no sooner than it
-//! enters: until then, what it is computed from waits in registers.
+//! Both are made by the cross-lane units. The compiler has all registers of a block that are reduced along lanes enter
+//! them before the first that is transposed, even where the reduction stands later in the program. What is transposed
+//! is computed no sooner than it enters: until then, what it is computed from waits in registers.
 
 use std::rc::Rc;
 
@@ -87,7 +87,8 @@ impl Walk<'_> {
         )
     }
 
-    /// These rows of a value are made no sooner than then, one register after the other, and what they are made of waits.
+    /// These rows of a value are made no sooner than then, one register after the other, and what they are made of
+    /// waits.
     fn waits(&mut self, value: ir::Value, rows: [usize; 2], until: f64) {
         let mut seen = FxHashSet::default();
         let mut next = vec![value];

@@ -1,7 +1,8 @@
 //! Turns of the matrix units: products that run side by side, each on a unit of its own.
 //!
-//! Where a product keeps only some of the units busy, the compiler lets the next ones take the others, and what reads their results goes
-//! side by side as well. A sum that each of them loads, adds to and stores is then loaded and stored once for all of them.
+//! Where a product keeps only some of the units busy, the compiler lets the next ones take the others, and what reads
+//! their results goes side by side as well. A sum that each of them loads, adds to and stores is then loaded and stored
+//! once for all of them.
 
 use tilecast_tpu::mosaic::{Op, Value};
 
@@ -39,8 +40,8 @@ impl Turn {
 }
 
 impl Walk<'_> {
-    /// Whether what is stored is stored over in the same turn, and read before only by what gets it from registers. From the
-    /// operation of this number in the rest of the block on.
+    /// Whether what is stored is stored over in the same turn, and read before only by what gets it from registers.
+    /// From the operation of this number in the rest of the block on.
     pub(super) fn overwritten(&mut self, store: &Access<'_>, from: usize) -> bool {
         let shape = self.shape(store.value);
         let mut turn = self.turn;

@@ -21,7 +21,8 @@ impl Module {
         self.names.iter().map(String::as_str)
     }
 
-    /// Whether there is or was an operation of one of these names: most modules have few, and need not be searched for others.
+    /// Whether there is or was an operation of one of these names: most modules have few, and need not be searched for
+    /// others.
     pub fn has_any(&self, names: &[&str]) -> bool {
         names.iter().any(|&name| self.name_of.contains_key(name))
     }

@@ -55,7 +55,8 @@ impl Blocks {
         }
     }
 
-    /// Runs a body for [parts](TileOps::for_own_parts) of a visit that shares its block with another group, `own` from one row to before another.
+    /// Runs a body for [parts](TileOps::for_own_parts) of a visit that shares its block with another group, `own` from
+    /// one row to before another.
     pub(super) fn for_parts<T: TileOps>(
         self,
         t: &T,
@@ -117,7 +118,8 @@ impl Schedule {
 
     /// Blocks for a machine with these caches.
     ///
-    /// All that is summed over is in one block, so weights of a group are packed once for all of its rows, and the columns are shared by the threads.
+    /// All that is summed over is in one block, so weights of a group are packed once for all of its rows, and the
+    /// columns are shared by the threads.
     pub fn for_cache(op: &GroupedMatmul, cache: &Cache) -> Self {
         let element_bytes = cache.packed_bytes(op.dtype());
         let columns = |size: usize, summed: usize| {
@@ -143,16 +145,17 @@ impl Schedule {
     }
 }
 
-/// Rows of a visit on a CPU, which multiplies those of the group alone. With fewer, more groups take two visits and more; each visit of a block writes all of
-/// its results.
+/// Rows of a visit on a CPU, which multiplies those of the group alone. With fewer, more groups take two visits and
+/// more; each visit of a block writes all of its results.
 const ROWS: usize = 256;
 
-/// Packed weights of a block, in caches of level 2. From the next level they are read once for all rows of a visit, while rows are packed anew for
-/// each block: with 2048 columns of 1024 in f32 on tiles, 12 MiB, eight groups of 256 rows took 0.8 of the time that they take with 256 columns.
+/// Packed weights of a block, in caches of level 2. From the next level they are read once for all rows of a visit,
+/// while rows are packed anew for each block: with 2048 columns of 1024 in f32 on tiles, 12 MiB, eight groups of 256
+/// rows took 0.8 of the time that they take with 256 columns.
 const CACHES_OF_WEIGHTS: usize = 8;
 
-/// Blocks have a multiple of so many columns: whole lines of memory, and tiles of most arithmetics. (Of all would be lines of 96 or more, and with two threads the second
-/// would have much less of 512.)
+/// Blocks have a multiple of so many columns: whole lines of memory, and tiles of most arithmetics. (Of all would be
+/// lines of 96 or more, and with two threads the second would have much less of 512.)
 const COLUMNS: usize = 64;
 
 /// With fewer columns packing the rows anew for each block of them would show.

@@ -1,7 +1,8 @@
 //! Grouped matrix product: the layers of a mixture of experts.
 //!
-//! Tokens are sorted by the expert that they go to, and each expert multiplies its own rows by its own weights. With rows
-//! `x [T,I]`, weights `w [E,I,O]` and `group_sizes [E]`, of which the rows of expert `e` are those from the sum of the sizes before `e` on:
+//! Tokens are sorted by the expert that they go to, and each expert multiplies its own rows by its own weights. With
+//! rows `x [T,I]`, weights `w [E,I,O]` and `group_sizes [E]`, of which the rows of expert `e` are those from the sum of
+//! the sizes before `e` on:
 //!
 //! ```text
 //! y_t  = x_t w_e(t)                  0 for rows behind those of the last expert
@@ -10,8 +11,8 @@
 //! ```
 //!
 //! This is `jax.lax.ragged_dot` and its gradients. Sums are f32. How a fixed grid visits groups of any sizes is in
-//! [`groups`](crate::groups); a number that is not finite stays with the rows of its expert, for rows of others are replaced by 0
-//! behind a product, not multiplied by it.
+//! [`groups`](crate::groups); a number that is not finite stays with the rows of its expert, for rows of others are
+//! replaced by 0 behind a product, not multiplied by it.
 //!
 //! Letters are those of the op: `T` rows (tokens times experts per token), `E` experts, `I` inputs, `O` outputs.
 
@@ -99,7 +100,8 @@ pub struct GroupedMatmul {
 }
 
 impl GroupedMatmul {
-    /// The op for `x [rows, inputs]` and `w [experts, inputs, outputs]` of type `dtype`, whose results are of type `out_dtype`.
+    /// The op for `x [rows, inputs]` and `w [experts, inputs, outputs]` of type `dtype`, whose results are of type
+    /// `out_dtype`.
     ///
     /// # Errors
     /// A size of 0, or of 2^30 and more; a type other than f32 and bf16.
@@ -193,7 +195,8 @@ impl GroupedMatmul {
         GroupedProgram::of("grouped_matmul backward", self, &products)
     }
 
-    /// Both passes in one program, for a cotangent that is known before: `x`, `w`, `group_sizes`, `dy` to `y`, `dx`, `dw`.
+    /// Both passes in one program, for a cotangent that is known before: `x`, `w`, `group_sizes`, `dy` to `y`, `dx`,
+    /// `dw`.
     ///
     /// # Errors
     /// Blocks that do not fit, or that the specs refuse.
@@ -301,7 +304,8 @@ struct GroupedProgram<'o> {
 }
 
 impl<'o> GroupedProgram<'o> {
-    /// The program of some products. All programs have the inputs in one order: those of the forward pass, then the cotangent.
+    /// The program of some products. All programs have the inputs in one order: those of the forward pass, then the
+    /// cotangent.
     fn of(
         name: &'static str,
         op: &'o GroupedMatmul,

@@ -9,9 +9,9 @@ use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{Span, Tile, TileRef};
 
-/// `out_t = rows_t w_e(t)`, or with transposed weights. Grid `(columns, visits, depth)`: the weights of a group stay where they are
-/// for all of its visits if the depth is one block. The sum of a block of rows is kept in f32 over the visits of all groups that share
-/// it, and begins with the visit that has its first row.
+/// `out_t = rows_t w_e(t)`, or with transposed weights. Grid `(columns, visits, depth)`: the weights of a group stay
+/// where they are for all of its visits if the depth is one block. The sum of a block of rows is kept in f32 over the
+/// visits of all groups that share it, and begins with the visit that has its first row.
 #[derive(Clone, Debug)]
 pub struct RowProduct {
     spec: KernelSpec,
@@ -28,7 +28,8 @@ pub struct RowProduct {
 }
 
 impl RowProduct {
-    /// The kernel of `op` for `x w` ([`Contract::NN`]) or `dy w^T` ([`Contract::NT`]). Operands: the rows, `w`, the result.
+    /// The kernel of `op` for `x w` ([`Contract::NN`]) or `dy w^T` ([`Contract::NT`]). Operands: the rows, `w`, the
+    /// result.
     ///
     /// # Errors
     /// The spec refuses the blocks.
@@ -122,7 +123,8 @@ impl Kernel for RowProduct {
             add_parts();
             return t.when(t.is_last(self.depth), finish);
         }
-        // The product of a whole block is all of its sum; in one straight line a TPU rounds rows while it multiplies others.
+        // The product of a whole block is all of its sum; in one straight line a TPU rounds rows while it multiplies
+        // others.
         t.when(whole, || {
             multiply_all(Accumulate::Overwrite);
             finish();

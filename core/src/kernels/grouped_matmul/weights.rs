@@ -9,8 +9,8 @@ use crate::program::Kernel;
 use crate::spec::{AxisId, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{Tile, TileRef};
 
-/// `dw_e = sum over the rows t of e of x_t^T dy_t`. Grid `(inputs, outputs, visits)`: a block of `dw` is summed in f32 over the visits
-/// of its group.
+/// `dw_e = sum over the rows t of e of x_t^T dy_t`. Grid `(inputs, outputs, visits)`: a block of `dw` is summed in f32
+/// over the visits of its group.
 #[derive(Clone, Debug)]
 pub struct WeightProduct {
     spec: KernelSpec,

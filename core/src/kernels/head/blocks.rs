@@ -27,8 +27,9 @@ impl Blocks {
         ]
     }
 
-    /// Rows and columns of an array for `dw` that a kernel reaches by copies. These take whole rows of lanes; of the last block of
-    /// columns they take what is there, so that no more has to be cut off afterwards, which takes a pass and an array.
+    /// Rows and columns of an array for `dw` that a kernel reaches by copies. These take whole rows of lanes; of the
+    /// last block of columns they take what is there, so that no more has to be cut off afterwards, which takes a pass
+    /// and an array.
     pub(super) fn copied_dw(self, head: &Head) -> [usize; 2] {
         let [_, rows, columns] = self.whole(head);
         [rows, columns.min(head.vocab.next_multiple_of(LANES))]
@@ -48,13 +49,13 @@ pub struct Schedule {
     pub chunk_columns: usize,
     /// Combined: cores, each with its own sum of a gradient, at most.
     pub cores: usize,
-    /// Combined: what cores share. Of rows each has its own sum of `dw`, of columns of `dx`, which takes less memory if there are fewer
-    /// tokens than columns. Columns are shared where each core has as many blocks of them.
+    /// Combined: what cores share. Of rows each has its own sum of `dw`, of columns of `dx`, which takes less memory if
+    /// there are fewer tokens than columns. Columns are shared where each core has as many blocks of them.
     pub cores_split: Split,
     /// Rows whose softmax work follows their product at once; see the forward kernel.
     pub rows_per_sub_tile: usize,
-    /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small enough
-    /// for a cache then. A TPU computes several at a time only if each has its own.
+    /// Whether such rows share the memory of their logits, where a step has all that these are made of: it is small
+    /// enough for a cache then. A TPU computes several at a time only if each has its own.
     pub shared_sub_tiles: bool,
     /// What a step overlaps.
     pub structure: Structure,
@@ -66,21 +67,24 @@ pub struct Schedule {
     pub dx: Option<ProductBlocks>,
     /// Streaming: blocks of `dw`, where they are not those of delta.
     pub dw: Option<ProductBlocks>,
-    /// Streaming: columns of a block of delta as it is made, which divide those of the blocks that products read; `None` for the same.
-    /// A block of `w` as high as `H` leaves a TPU room for fewer columns than products are fastest with.
+    /// Streaming: columns of a block of delta as it is made, which divide those of the blocks that products read;
+    /// `None` for the same. A block of `w` as high as `H` leaves a TPU room for fewer columns than products are fastest
+    /// with.
     pub delta_columns: Option<usize>,
-    /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of `x` that
-    /// such a product transposes in VMEM.
+    /// Streaming: rows of `dw` whose product is one of its own; `None` for the block in one. A TPU holds the part of
+    /// `x` that such a product transposes in VMEM.
     pub dw_rows: Option<usize>,
     /// Forward, and backward by streaming: in what form the kernels get `x`.
     pub x: [XForm; 2],
     /// Streaming: whether a delta in bf16 is [packed](crate::spec::Blocked::packed).
     pub packs_delta: bool,
-    /// Streaming, with f32 inputs: whether the kernels of a chunk get a `w` whose columns of the chunk are rounded to bf16 once. Delta reads
-    /// these for each block of rows, and so does `dx`: half of the bytes each time, and half of the fast memory, for a pass over `w`.
+    /// Streaming, with f32 inputs: whether the kernels of a chunk get a `w` whose columns of the chunk are rounded to
+    /// bf16 once. Delta reads these for each block of rows, and so does `dx`: half of the bytes each time, and half of
+    /// the fast memory, for a pass over `w`.
     pub rounds_w: bool,
-    /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is another one
-    /// for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks of `w` larger.
+    /// Forward, and backward where logits are made again: whether `x` has one buffer. With a block as wide as `H` it is
+    /// another one for the next rows only: they wait for it, and what it leaves of a TPU's fast memory makes the blocks
+    /// of `w` larger.
     pub x_in_one_buffer: [bool; 2],
     /// Forward: whether exponentials follow their product at once, relative to maxima that are not kept up to
     /// date; `None` for those of rows, relative to their maximum.
@@ -92,7 +96,8 @@ pub struct Schedule {
 pub enum XForm {
     /// As it is.
     Given,
-    /// Of f32 inputs, rounded to bf16: for products that would round it each time. Half of its bytes move, and take half of the fast memory.
+    /// Of f32 inputs, rounded to bf16: for products that would round it each time. Half of its bytes move, and take
+    /// half of the fast memory.
     Rounded,
     /// In bf16 and [packed](crate::spec::Blocked::packed), for a TPU that would lay out its rows anew each time.
     Packed,
@@ -112,12 +117,12 @@ impl XForm {
 /// What a step that computes logits overlaps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Structure {
-    /// All it can: the softmax of a sub-tile of rows with the products of others, copies of gradients with what does not need
-    /// them, of those that stay where they are.
+    /// All it can: the softmax of a sub-tile of rows with the products of others, copies of gradients with what does
+    /// not need them, of those that stay where they are.
     Overlapped,
-    /// One thing at a time, as the published Pallas kernels do (levanter's of February 2026, Tokamax's of August 2026): the softmax of a
-    /// block after its products, and tiles of both gradients read, updated and written back in every step. For
-    /// [`Strategy::Combined`] and a forward pass that is not [lazy](Schedule::lazy).
+    /// One thing at a time, as the published Pallas kernels do (levanter's of February 2026, Tokamax's of August 2026):
+    /// the softmax of a block after its products, and tiles of both gradients read, updated and written back in every
+    /// step. For [`Strategy::Combined`] and a forward pass that is not [lazy](Schedule::lazy).
     InTurn,
 }
 
@@ -126,8 +131,8 @@ pub enum Structure {
 pub enum Split {
     /// Rows: each thread sees all columns of its own.
     Rows,
-    /// Columns, for few rows and many columns: each thread packs only its own part of `w`. A forward pass has the statistics of
-    /// each block of logits merged by a kernel of their own then.
+    /// Columns, for few rows and many columns: each thread packs only its own part of `w`. A forward pass has the
+    /// statistics of each block of logits merged by a kernel of their own then.
     Columns,
 }
 
@@ -141,9 +146,9 @@ impl Split {
     }
 }
 
-/// Blocks of a product of a streaming pass that are its own. Its columns are those of delta, which are no columns of `dx`: threads
-/// that share columns of delta have such blocks of that to share. On a TPU each kernel has VMEM of its own, and each of the three
-/// fills it with other things.
+/// Blocks of a product of a streaming pass that are its own. Its columns are those of delta, which are no columns of
+/// `dx`: threads that share columns of delta have such blocks of that to share. On a TPU each kernel has VMEM of its
+/// own, and each of the three fills it with other things.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProductBlocks {
     /// Tokens.
@@ -174,20 +179,21 @@ impl ProductBlocks {
 pub struct Lazy {
     /// Columns whose exponentials follow their product at once.
     pub columns: usize,
-    /// Whether the block of logits is kept for the case that it has to be folded again. Otherwise it is made again where a
-    /// step has all that it is made of.
+    /// Whether the block of logits is kept for the case that it has to be folded again. Otherwise it is made again
+    /// where a step has all that it is made of.
     pub keeps_logits: bool,
-    /// Rows at the end of each sub-tile that are added relative to their maximum. Their sums are right whatever they are, so those of
-    /// the other rows are checked while the last rows are still made. 0 for none: then all sums are checked, after the last.
+    /// Rows at the end of each sub-tile that are added relative to their maximum. Their sums are right whatever they
+    /// are, so those of the other rows are checked while the last rows are still made. 0 for none: then all sums are
+    /// checked, after the last.
     pub exact_rows: usize,
-    /// Whether the logit of a label is stored where it is found, under the mask of the comparison, instead of selected: an operation
-    /// less for each register.
+    /// Whether the logit of a label is stored where it is found, under the mask of the comparison, instead of selected:
+    /// an operation less for each register.
     pub stores_labels: bool,
 }
 
 impl Schedule {
-    /// Both passes in these blocks, on one core: each block in one sub-tile, each chunk one column block, and nothing else that has to
-    /// be asked for.
+    /// Both passes in these blocks, on one core: each block in one sub-tile, each chunk one column block, and nothing
+    /// else that has to be asked for.
     pub const fn plain(blocks: Blocks, strategy: Strategy) -> Self {
         Self {
             forward: blocks,
@@ -264,7 +270,8 @@ impl Schedule {
     }
 }
 
-/// Whether blocks of `v` columns of a vocabulary can be made in blocks of `columns`: these divide them, and none lies beyond the vocabulary.
+/// Whether blocks of `v` columns of a vocabulary can be made in blocks of `columns`: these divide them, and none lies
+/// beyond the vocabulary.
 pub fn divides_columns(vocab: usize, columns: usize, v: usize) -> bool {
     v.is_multiple_of(columns) && vocab.div_ceil(columns) == vocab.div_ceil(v) * (v / columns)
 }

@@ -29,21 +29,22 @@ pub struct Cache {
 
 /// Rows of a block on a CPU, at most: from here on packing a column block is a thousandth of the work it serves.
 const MOST_ROWS: usize = 1024;
-/// Rows of a thread below which threads share columns: packing a column block would be more than a five-hundredth of the work.
-/// Backward the rows of delta that a thread makes are those that it needs for `dx`, so that it takes fewer of them to pay.
+/// Rows of a thread below which threads share columns: packing a column block would be more than a five-hundredth of
+/// the work. Backward the rows of delta that a thread makes are those that it needs for `dx`, so that it takes fewer of
+/// them to pay.
 const FEW_ROWS: usize = 512;
 const FEW_ROWS_BACKWARD: usize = 128;
-/// Backward threads share columns also where `H` is so many times the rows of a thread: to pack delta that others made is little
-/// then beside packing all of `w`. Two threads of a Xeon, 256 tokens in bf16: 0.84 of the speed with twice as much `H`, 1.0 with
-/// eight times, 1.19 with sixteen times.
+/// Backward threads share columns also where `H` is so many times the rows of a thread: to pack delta that others made
+/// is little then beside packing all of `w`. Two threads of a Xeon, 256 tokens in bf16: 0.84 of the speed with twice as
+/// much `H`, 1.0 with eight times, 1.19 with sixteen times.
 const HIDDEN_PER_ROW: usize = 8;
-/// Columns of a block of the backward pass on a CPU, at most, if an element of a packed operand takes four bytes: the depth of `dx`,
-/// whose sums pass through memory once per block of them.
+/// Columns of a block of the backward pass on a CPU, at most, if an element of a packed operand takes four bytes: the
+/// depth of `dx`, whose sums pass through memory once per block of them.
 const BACKWARD_COLUMNS: usize = 512;
 /// Rows of such a block, at most, unless of more a block of delta is half of the cache.
 const BACKWARD_ROWS: usize = 512;
-/// Bytes of a row of a block of `w` on a CPU, at least: the next row lies in another page, and what is read of a page at once
-/// must be worth finding it.
+/// Bytes of a row of a block of `w` on a CPU, at least: the next row lies in another page, and what is read of a page
+/// at once must be worth finding it.
 const ROW_BYTES: usize = 1024;
 /// Rows of logits that are reduced at once on a CPU.
 const ROWS_PER_SUB_TILE: usize = 256;
@@ -62,10 +63,10 @@ impl Cache {
 }
 
 impl Schedule {
-    /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once for
-    /// as many rows as memory allows, and rows split evenly over the threads, or columns if rows are few. A block of `w`
-    /// and one of logits take half of the cache each, or more if rows of `w` would be short; the logits are reduced in
-    /// sub-tiles of rows while they are hot.
+    /// Whole rows of `x` and whole columns of `w`: a block of `x` is packed once for all columns, a block of `w` once
+    /// for as many rows as memory allows, and rows split evenly over the threads, or columns if rows are few. A block
+    /// of `w` and one of logits take half of the cache each, or more if rows of `w` would be short; the logits are
+    /// reduced in sub-tiles of rows while they are hot.
     pub fn for_cache(head: &Head, cache: &Cache) -> Self {
         let even = |size: usize, at_most: usize, multiple: usize| {
             let parts = size.div_ceil(at_most.max(1));
@@ -124,8 +125,8 @@ impl Schedule {
 }
 
 impl ProductBlocks {
-    /// For every thread to have one. Of fewer rows in f32: part of the columns of a block rarely are a multiple of what the
-    /// microkernel takes, and a product of that type takes long beside packing `w` for each thread.
+    /// For every thread to have one. Of fewer rows in f32: part of the columns of a block rarely are a multiple of what
+    /// the microkernel takes, and a product of that type takes long beside packing `w` for each thread.
     fn for_cache(head: &Head, cache: &Cache, blocks: Blocks) -> Self {
         let Blocks { b, h, .. } = blocks;
         let parts = cache.threads.div_ceil(head.tokens.div_ceil(b));

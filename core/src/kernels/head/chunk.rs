@@ -21,8 +21,8 @@ pub(super) struct ChunkArray {
 }
 
 impl ChunkArray {
-    /// Delta of all rows and a chunk of columns, in whole blocks from the first of the chunk on. The overhang of delta is 0,
-    /// so that sums over it need no mask on this side.
+    /// Delta of all rows and a chunk of columns, in whole blocks from the first of the chunk on. The overhang of delta
+    /// is 0, so that sums over it need no mask on this side.
     pub(super) fn of_columns(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
         Self {
             dtype: head.delta_dtype(),
@@ -32,7 +32,8 @@ impl ChunkArray {
         }
     }
 
-    /// Logits, and in their place delta, of a chunk of rows and all columns, in whole blocks from the first of the chunk on.
+    /// Logits, and in their place delta, of a chunk of rows and all columns, in whole blocks from the first of the
+    /// chunk on.
     pub(super) fn of_rows(head: &Head, blocks: Blocks, chunks: Chunks) -> Self {
         Self {
             dtype: DType::F32,
@@ -90,8 +91,8 @@ impl WeightColumns {
         }
     }
 
-    /// Of a kernel over blocks of `v` columns of a chunk, the number of whose first block is the first of `chunk`: those that are rounded
-    /// are in an array of their own.
+    /// Of a kernel over blocks of `v` columns of a chunk, the number of whose first block is the first of `chunk`:
+    /// those that are rounded are in an array of their own.
     pub(super) fn of_chunk(
         head: &Head,
         (chunks, v): (Chunks, usize),

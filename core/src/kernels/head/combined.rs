@@ -13,17 +13,17 @@ use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, TileRef};
 
-/// Grid `(cores, rows, columns, stage, hidden)`, of rows or of columns those of a core. Stage 0 recomputes a block of logits and
-/// turns it into delta, in place and in f32. Stage 1 walks the hidden blocks once more and adds the
-/// tile's share to `dx [b,h]` and to `dw [h,v]`, of which the one is the core's own sum if it shares the other's blocks, both read, updated and written
-/// back by explicit copies: an output window could not do it, because the grid returns to a block
-/// of `dx` for every column block and to one of `dw` for every row block. A block of `dx` that is as wide
-/// as the hidden dimension stays where it is until its last column block.
+/// Grid `(cores, rows, columns, stage, hidden)`, of rows or of columns those of a core. Stage 0 recomputes a block of
+/// logits and turns it into delta, in place and in f32. Stage 1 walks the hidden blocks once more and adds the tile's
+/// share to `dx [b,h]` and to `dw [h,v]`, of which the one is the core's own sum if it shares the other's blocks, both
+/// read, updated and written back by explicit copies: an output window could not do it, because the grid returns to a
+/// block of `dx` for every column block and to one of `dw` for every row block. A block of `dx` that is as wide as the
+/// hidden dimension stays where it is until its last column block.
 ///
-/// A block of `dw` is written back while the next logits are made, and the next one is read during the product for `dx`:
-/// one tile is enough for copies that no product waits for. With several hidden blocks those after the first wait for
-/// the copies of the one before. [In turn](Structure::InTurn), each step of stage 1 reads both tiles when it starts, writes each once it is
-/// updated, and ends when both are away.
+/// A block of `dw` is written back while the next logits are made, and the next one is read during the product for
+/// `dx`: one tile is enough for copies that no product waits for. With several hidden blocks those after the first wait
+/// for the copies of the one before. [In turn](Structure::InTurn), each step of stage 1 reads both tiles when it
+/// starts, writes each once it is updated, and ends when both are away.
 #[derive(Clone, Debug)]
 pub struct Combined {
     spec: KernelSpec,
@@ -52,9 +52,10 @@ struct Gradient {
 }
 
 impl Combined {
-    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), the vectors of the coefficients in
-    /// the order in which they are declared, then in f32 `dx [B',H']` of whole blocks, or one for each core, each sum of [`dw`](Blocks::copied_dw),
-    /// (those of `dbias [1,V']`: a row is a matrix of its own, because a copy takes whole tiles).
+    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), the vectors of the coefficients in the order in which they
+    /// are declared, then in f32 `dx [B',H']` of whole blocks, or one for each core, each sum of
+    /// [`dw`](Blocks::copied_dw), (those of `dbias [1,V']`: a row is a matrix of its own, because a copy takes whole
+    /// tiles).
     ///
     /// # Errors
     /// The spec refuses the blocks.

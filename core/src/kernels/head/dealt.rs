@@ -30,8 +30,9 @@ impl Chunks {
         Self::of_blocks(0..all, chunk_columns / blocks.v)
     }
 
-    /// The same columns in chunks of which none is moved back: of blocks without overhang as many chunks of equal size as
-    /// there are, one of the blocks that these leave, and one of the block that overhangs. Each of the three may have no chunk.
+    /// The same columns in chunks of which none is moved back: of blocks without overhang as many chunks of equal size
+    /// as there are, one of the blocks that these leave, and one of the block that overhangs. Each of the three may
+    /// have no chunk.
     pub(super) fn of_columns_once(head: &Head, blocks: Blocks, chunk_columns: usize) -> [Self; 3] {
         let [whole, all] = [head.vocab / blocks.v, head.vocab.div_ceil(blocks.v)];
         let equal = Self::of_blocks(0..whole, chunk_columns / blocks.v);

@@ -117,9 +117,9 @@ impl RowPart {
     }
 }
 
-/// Writes the delta of one chunk of columns. Grid `(rows, columns of the chunk, hidden)`; the
-/// scalar operands are the chunk's first column block and, if it is of a part of the rows, the first row block. The chunk array
-/// covers whole blocks; its overhang is 0, so that products over it need no mask on this side.
+/// Writes the delta of one chunk of columns. Grid `(rows, columns of the chunk, hidden)`; the scalar operands are the
+/// chunk's first column block and, if it is of a part of the rows, the first row block. The chunk array covers whole
+/// blocks; its overhang is 0, so that products over it need no mask on this side.
 #[derive(Clone, Debug)]
 pub struct DeltaChunk {
     spec: KernelSpec,
@@ -216,8 +216,8 @@ impl Kernel for DeltaChunk {
     }
 }
 
-/// Makes delta of the stored logits of one chunk. Grid `(rows, columns)` of the chunk; the scalar operands are its first block
-/// along the dimension that is cut into chunks and, if it is of a part of the rows, the first row block.
+/// Makes delta of the stored logits of one chunk. Grid `(rows, columns)` of the chunk; the scalar operands are its
+/// first block along the dimension that is cut into chunks and, if it is of a part of the rows, the first row block.
 #[derive(Clone, Debug)]
 pub struct StoredDelta {
     spec: KernelSpec,
@@ -255,8 +255,8 @@ impl Cut {
 
 impl StoredDelta {
     /// The kernel for `head`. Operands: the vectors of the coefficients in the order in which they are declared, (what
-    /// exponentials are relative to, the logits of the labels), the logits, and delta, which is the same array where rows
-    /// are cut.
+    /// exponentials are relative to, the logits of the labels), the logits, and delta, which is the same array where
+    /// rows are cut.
     ///
     /// # Errors
     /// The spec refuses the blocks.

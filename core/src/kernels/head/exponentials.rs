@@ -1,18 +1,18 @@
 //! Exponentials in the place of logits, where there are but 16 bits for each.
 //!
-//! A logit rounded to bf16 is off by up to `2^-8` of its size, and so is the probability made of it, times the size of the
-//! logit: far too much. The exponential of a logit is off by `2^-8` of the probability, whatever the logit, which is what
-//! delta loses when it is rounded to bf16 itself. But `e^z` needs something that it is relative to, and the maximum of a row
-//! is not known before its last column. So each block is relative to what is known with it, the logsumexp of the columns up
-//! to its last, which is kept for every block:
+//! A logit rounded to bf16 is off by up to `2^-8` of its size, and so is the probability made of it, times the size of
+//! the logit: far too much. The exponential of a logit is off by `2^-8` of the probability, whatever the logit, which
+//! is what delta loses when it is rounded to bf16 itself. But `e^z` needs something that it is relative to, and the
+//! maximum of a row is not known before its last column. So each block is relative to what is known with it, the
+//! logsumexp of the columns up to its last, which is kept for every block:
 //!
 //! ```text
 //! r_ik = log sum_{v in blocks 0..=k} exp(z_iv)        e_iv = exp(z_iv - r_ik), at most 1, in bf16
 //! p_iv = e_iv exp(r_ik - lse_i)
 //! ```
 //!
-//! At the label `P p - O` may cancel all that is left of `p`: there it is made of the logit of the label, which the forward
-//! pass knows in f32. A soft cap, whose derivative is one by the logit, has no such form.
+//! At the label `P p - O` may cancel all that is left of `p`: there it is made of the logit of the label, which the
+//! forward pass knows in f32. A soft cap, whose derivative is one by the logit, has no such form.
 
 use super::blocks::Blocks;
 use super::delta::Coefficients;
@@ -51,8 +51,8 @@ impl Exponentials {
         }
     }
 
-    /// Makes them for `rows` of the block, whose logits are the last that the statistics have seen: they are the gradient of
-    /// the logsumexp, with the columns so far for all.
+    /// Makes them for `rows` of the block, whose logits are the last that the statistics have seen: they are the
+    /// gradient of the logsumexp, with the columns so far for all.
     pub(super) fn make<T: TileOps>(
         &self,
         t: &T,

@@ -2,16 +2,17 @@
 //!
 //! # Lazily
 //!
-//! An exponential relative to the maximum of its row waits until all columns of the block are there. A scheduler of straight lines then
-//! alternates: products while the exponentials of a sub-tile wait, exponentials once they need not. Any number near the
-//! maximum would do, and the maximum of the columns before usually is one. So with
+//! An exponential relative to the maximum of its row waits until all columns of the block are there. A scheduler of
+//! straight lines then alternates: products while the exponentials of a sub-tile wait, exponentials once they need not.
+//! Any number near the maximum would do, and the maximum of the columns before usually is one. So with
 //! [`lazy`](super::Schedule::lazy) the first columns of a row decide what its sum is relative to. The exponentials of
-//! each sub-tile of columns follow its product one by one, and no maximum is computed. Where the sum
-//! grows so large that it might overflow or lose accuracy, which a check after each block finds, the block
-//! is folded again as without it, and the row goes on with the maximum so far.
+//! each sub-tile of columns follow its product one by one, and no maximum is computed. Where the sum grows so large
+//! that it might overflow or lose accuracy, which a check after each block finds, the block is folded again as without
+//! it, and the row goes on with the maximum so far.
 //!
-//! That check follows the last product, and nothing overlaps it. Where steps are short, the last rows of each sub-tile are folded
-//! exactly ([`exact_rows`](super::Lazy::exact_rows)): their sums need no check, and that of the others overlaps their products.
+//! That check follows the last product, and nothing overlaps it. Where steps are short, the last rows of each sub-tile
+//! are folded exactly ([`exact_rows`](super::Lazy::exact_rows)): their sums need no check, and that of the others
+//! overlaps their products.
 
 use super::blocks::{Blocks, Split};
 use super::chunk::{ChunkArray, WeightColumns};
@@ -45,12 +46,12 @@ pub struct Forward {
     lazy: Option<LazyFold>,
 }
 
-/// Rows of a sub-tile of a lazy fold: as many as share the weights of a product. Of more, a v7x does not sum over blocks of the
-/// contraction within the matrix units (libtpu 0.0.51).
+/// Rows of a sub-tile of a lazy fold: as many as share the weights of a product. Of more, a v7x does not sum over
+/// blocks of the contraction within the matrix units (libtpu 0.0.51).
 const LAZY_ROWS: usize = 1024;
 
-/// Rows of which a block is folded again, as many as a register has of bf16. That happens next to never, and a short loop of them
-/// takes little room for spills and the compiler little time.
+/// Rows of which a block is folded again, as many as a register has of bf16. That happens next to never, and a short
+/// loop of them takes little room for spills and the compiler little time.
 const AGAIN_ROWS: usize = 16;
 
 /// What a lazy fold needs besides.
@@ -143,8 +144,8 @@ impl Ending {
 }
 
 impl Forward {
-    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), then the vectors of the ending in the order in which it declares
-    /// them; where threads share columns, its outputs have an element for each row of each column block.
+    /// The kernel for `head`. Operands: `x`, `w`, (`bias`), then the vectors of the ending in the order in which it
+    /// declares them; where threads share columns, its outputs have an element for each row of each column block.
     ///
     /// If logits are stored, the operand after those that they are made of receives them. If they are those of a chunk
     /// of rows, the scalar operand is the chunk's first row block. If exponentials are stored, the next operand is what

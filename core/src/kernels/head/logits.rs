@@ -109,8 +109,8 @@ pub(super) struct SubTiles {
 }
 
 impl Logits {
-    /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch. Sub-tiles share it only if a step has all
-    /// their logits are made of.
+    /// Declares the windows of `x`, `w` (and bias) at `position`, and the scratch. Sub-tiles share it only if a step
+    /// has all their logits are made of.
     pub(super) fn declare(
         spec: &mut SpecBuilder,
         head: &Head,
@@ -167,8 +167,8 @@ impl Logits {
         self.compute_parts(t, sub_tiles, || {}, finish, || {});
     }
 
-    /// The same for any sub-tiles, which must not share their memory. What stands in the same straight-line block before and after
-    /// all of them, `begin` and `end`, overlaps products, too.
+    /// The same for any sub-tiles, which must not share their memory. What stands in the same straight-line block
+    /// before and after all of them, `begin` and `end`, overlaps products, too.
     pub(super) fn compute_parts<T: TileOps>(
         &self,
         t: &T,

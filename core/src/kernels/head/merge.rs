@@ -1,8 +1,9 @@
 //! The statistics of rows, of those of their column blocks.
 //!
-//! Where threads share the columns of a forward pass, no thread sees a whole row. Each block of logits has a logsumexp of its own
-//! then, and sums of its own; these vectors are short beside the logits, and one small kernel makes of them what a kernel that
-//! sees whole rows writes. Over the column blocks `k` of a row, with `L` the logsumexp of a block and `H` its entropy:
+//! Where threads share the columns of a forward pass, no thread sees a whole row. Each block of logits has a logsumexp
+//! of its own then, and sums of its own; these vectors are short beside the logits, and one small kernel makes of them
+//! what a kernel that sees whole rows writes. Over the column blocks `k` of a row, with `L` the logsumexp of a block
+//! and `H` its entropy:
 //!
 //! ```text
 //! lse = log sum_k e^(L_k)        entropy = sum_k p_k (H_k - log p_k),   log p_k = L_k - lse
@@ -25,7 +26,8 @@ use crate::program::Kernel;
 use crate::spec::{AxisId, KernelSpec, Semantics, SpecBuilder};
 use crate::view::RowsRef;
 
-/// Grid `(rows, columns)`. Each step adds the statistics of one column block of some rows; after the last the rows are finished.
+/// Grid `(rows, columns)`. Each step adds the statistics of one column block of some rows; after the last the rows are
+/// finished.
 #[derive(Clone, Debug)]
 pub struct Merge {
     spec: KernelSpec,
@@ -41,8 +43,8 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// The kernel for `head`. Operands: the vectors of the ending in the order in which it declares them, then the statistics
-    /// that it wants of each row of each column block: `lse`, (`label_logit`), (`logit_sum`), (`entropy`).
+    /// The kernel for `head`. Operands: the vectors of the ending in the order in which it declares them, then the
+    /// statistics that it wants of each row of each column block: `lse`, (`label_logit`), (`logit_sum`), (`entropy`).
     ///
     /// # Errors
     /// The spec refuses the blocks.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A block of them is computed, folded into the statistics of its rows that the softmax family knows
-//! ([`softmax`](super::softmax)), and forgotten; the backward pass computes it again and turns it into delta, the gradient
-//! of the logits:
+//! ([`softmax`](super::softmax)), and forgotten; the backward pass computes it again and turns it into delta, the
+//! gradient of the logits:
 //!
 //! ```text
 //! delta_iv = [ (P_i + Q_i log p_iv) p_iv - O_i 1(v = label_i) - U_i ] * (1 - (z_iv / cap)^2)
@@ -99,9 +99,10 @@ pub struct HeadOptions {
     pub bias: bool,
     /// Logits become `cap * tanh(s / cap)`.
     pub soft_cap: Option<f32>,
-    /// Type in which the streaming backward holds delta between its products; `None` is that of the
-    /// inputs. In bf16 each element is rounded once (twice, if it is made of a stored [exponential](InDw)), and with it every
-    /// gradient a little more than its own type would. On a TPU products of it with f32 inputs are of one pass, which rounds these.
+    /// Type in which the streaming backward holds delta between its products; `None` is that of the inputs. In bf16
+    /// each element is rounded once (twice, if it is made of a stored [exponential](InDw)), and with it every gradient
+    /// a little more than its own type would. On a TPU products of it with f32 inputs are of one pass, which rounds
+    /// these.
     pub delta_dtype: Option<DType>,
 }
 

@@ -148,8 +148,8 @@ impl HeadInputs {
         }
     }
 
-    /// Head and inputs of a pass that gets `x` in that form, which is made once for all passes of a program. A packed one is made in parts
-    /// of these blocks.
+    /// Head and inputs of a pass that gets `x` in that form, which is made once for all passes of a program. A packed
+    /// one is made in parts of these blocks.
     fn with_x(
         self,
         program: &mut Program<HeadKernel>,

@@ -1,5 +1,5 @@
-//! `x` and `w` in the form in which products take them, who would make it of every block that they read: `w` rounded by chunks of columns,
-//! `x` rounded and [packed](crate::spec::Blocked::packed).
+//! `x` and `w` in the form in which products take them, who would make it of every block that they read: `w` rounded by
+//! chunks of columns, `x` rounded and [packed](crate::spec::Blocked::packed).
 
 use super::blocks::Blocks;
 use super::chunk::WeightColumns;
@@ -18,8 +18,8 @@ const X_ELEMENTS: usize = 512 * 1024;
 /// Rows of one at least, as many as a register has of bf16.
 const X_ROWS: usize = 16;
 
-/// An operand rounded. Of `w` the columns of a chunk, grid `(hidden, columns of the chunk)`; the scalar is the chunk's first column block. Of
-/// `x` all, grid `(rows, hidden)`.
+/// An operand rounded. Of `w` the columns of a chunk, grid `(hidden, columns of the chunk)`; the scalar is the chunk's
+/// first column block. Of `x` all, grid `(rows, hidden)`.
 #[derive(Clone, Debug)]
 pub struct Rounded {
     spec: KernelSpec,

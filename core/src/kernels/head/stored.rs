@@ -14,9 +14,9 @@
 //!     dw    = x^T delta
 //! ```
 //!
-//! Where `dw` is bf16 there is no place for logits, but there is for their [exponentials](InDw::Exponentials), of which a
-//! bf16 delta can be made. Of more tokens than `H` those of the first are stored, and delta of the others is made as in the
-//! streaming pass.
+//! Where `dw` is bf16 there is no place for logits, but there is for their [exponentials](InDw::Exponentials), of which
+//! a bf16 delta can be made. Of more tokens than `H` those of the first are stored, and delta of the others is made as
+//! in the streaming pass.
 //!
 //! Or tokens go chunk by chunk, each finished before the next starts, with the logits of one in memory of their own
 //! ([`Kept::Rows`]):
@@ -29,9 +29,9 @@
 //!     dw   += x^T delta
 //! ```
 //!
-//! The price of the latter is memory for `rows x V` logits in f32, and a pass over `w`, twice, and over `dw`, to read and to
-//! write it, for each chunk. A thread with `r` rows of a chunk saves `2 r` operations for each element of `w`, so it must have
-//! enough of them: [`Stored::for_cache`].
+//! The price of the latter is memory for `rows x V` logits in f32, and a pass over `w`, twice, and over `dw`, to read
+//! and to write it, for each chunk. A thread with `r` rows of a chunk saves `2 r` operations for each element of `w`,
+//! so it must have enough of them: [`Stored::for_cache`].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -70,8 +70,9 @@ pub struct Stored {
 /// Where logits are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kept {
-    /// Where `dw` will be, of as many tokens in whole blocks as it has rows, in a form for which there is [place](InDw). Those
-    /// of more tokens, and the block that overhangs the vocabulary, if there is one, are computed again.
+    /// Where `dw` will be, of as many tokens in whole blocks as it has rows, in a form for which there is
+    /// [place](InDw). Those of more tokens, and the block that overhangs the vocabulary, if there is one, are computed
+    /// again.
     InDw {
         /// Columns of a chunk of delta, at most (rounded to whole blocks).
         chunk_columns: usize,
@@ -90,8 +91,8 @@ pub enum Kept {
 pub enum InDw {
     /// The logits, in f32.
     Logits,
-    /// Exponentials of the logits in bf16, if that is the type of delta and there is no soft cap: each is off by as much as an
-    /// element of delta is when it is rounded, where a logit in bf16 would be off by much more.
+    /// Exponentials of the logits in bf16, if that is the type of delta and there is no soft cap: each is off by as
+    /// much as an element of delta is when it is rounded, where a logit in bf16 would be off by much more.
     Exponentials,
 }
 
@@ -109,8 +110,8 @@ impl InDw {
 
 /// Columns of a block, at most, where logits take memory: what blocks take less of it is left to rows.
 const COLUMNS: usize = 384;
-/// Of so many tokens one must have its logits in `dw` at least: it saves a fourth of the work on that token, and the forward
-/// pass of all is in the smaller blocks of the backward pass for it.
+/// Of so many tokens one must have its logits in `dw` at least: it saves a fourth of the work on that token, and the
+/// forward pass of all is in the smaller blocks of the backward pass for it.
 const MOST_TO_ONE_IN_DW: usize = 8;
 
 impl Stored {
@@ -145,8 +146,9 @@ impl Stored {
     }
 
     /// Logits in `dw`, or chunks of rows as large as the memory for them allows, in about the blocks of
-    /// [`Schedule::for_cache`]; `None` where storing does not pay: too few rows fit, or inputs are bf16 (their logits are quick
-    /// to compute again) and `dw` has a place for few, and otherwise would have to be summed outside of its own array.
+    /// [`Schedule::for_cache`]; `None` where storing does not pay: too few rows fit, or inputs are bf16 (their logits
+    /// are quick to compute again) and `dw` has a place for few, and otherwise would have to be summed outside of its
+    /// own array.
     pub fn for_cache(head: &Head, cache: &Cache) -> Option<Self> {
         if head.dtype != head.grad_dtype() {
             return None;
@@ -172,8 +174,8 @@ impl Stored {
         let Blocks { b, h, v } = streaming.backward;
         let v = v.min(COLUMNS / cache.column_multiple * cache.column_multiple);
         let v = v.max(cache.column_multiple);
-        // A row takes its logits, and its part of a packed block of x and of one of logits; besides there is a block of w
-        // or dw.
+        // A row takes its logits, and its part of a packed block of x and of one of logits; besides there is a block of
+        // w or dw.
         let packed_bytes = cache.packed_bytes(DType::F32);
         let row_bytes =
             head.vocab.next_multiple_of(v) * DType::F32.size_bytes() + (h + v) * packed_bytes;

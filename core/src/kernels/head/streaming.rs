@@ -87,8 +87,8 @@ impl<'a> Streaming<'a> {
         Ok((to, Some(step)))
     }
 
-    /// Adds the loop over `chunks`, with an array for them, whose delta `makers` make, each its part, of a `w` that may have to be
-    /// [rounded](Self::round_w) first.
+    /// Adds the loop over `chunks`, with an array for them, whose delta `makers` make, each its part, of a `w` that may
+    /// have to be [rounded](Self::round_w) first.
     pub(super) fn add(
         &self,
         program: &mut Program<HeadKernel>,

@@ -1,15 +1,15 @@
 //! What a correct f32 evaluation may be off by, products of bf16 being exact.
 //!
-//! A logit is a sum over `H` in f32; its error is [followed](mod@crate::kernels::logits_op::rounding) to the outputs and to
-//! delta, and from there, with [`K`]:
+//! A logit is a sum over `H` in f32; its error is [followed](mod@crate::kernels::logits_op::rounding) to the outputs
+//! and to delta, and from there, with [`K`]:
 //!
 //! ```text
 //! dx     sum_v err(delta) |w| + K sqrt(V) sum_v |delta w|         dw: over B, with x
 //! dbias  sum_i err(delta) + K sqrt(B) sum_i |delta|
 //! ```
 //!
-//! Delta that meets its other factor in bf16 is rounded once more: by `K sqrt(sum (delta w)^2)` of that
-//! type's roundoffs, where the signs of `w` are random, and by `sum |delta|` in the bias gradient. A gradient in bf16 is
+//! Delta that meets its other factor in bf16 is rounded once more: by `K sqrt(sum (delta w)^2)` of that type's
+//! roundoffs, where the signs of `w` are random, and by `sum |delta|` in the bias gradient. A gradient in bf16 is
 //! rounded again, which is not counted here. All errors are in units of the f32 roundoff `2^-24`.
 
 use alloc::vec;
@@ -27,8 +27,8 @@ use crate::kernels::logits_op::{self, Named, of_name};
 /// The roundoff of bf16 in units of that of f32.
 const BF16: f64 = 65536.0;
 
-/// Errors of the outputs of the forward pass, which is `exact`, and of `dx`, `dw` and, with a bias, `dbias`. Delta is of
-/// type `delta` where it is multiplied and summed.
+/// Errors of the outputs of the forward pass, which is `exact`, and of `dx`, `dw` and, with a bias, `dbias`. Delta is
+/// of type `delta` where it is multiplied and summed.
 pub fn errors(op: &LinearOp, inputs: &Inputs, exact: &Named, delta: DType) -> Named {
     let (head, stored) = (op.head(), inputs.stored(op));
     let given = logit_errors(head, inputs, &stored.logits);

@@ -15,8 +15,8 @@ use crate::kernels::softmax::Logits;
 use crate::kernels::softmax::reference::Row;
 use crate::kernels::{entropy, grpo, logits_ce};
 
-/// A sum of `n` terms in f32 is off by at most `K sqrt(n)` units of the sum of their sizes, with a probability of all but
-/// `2 exp(-K^2 / 2)` (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis").
+/// A sum of `n` terms in f32 is off by at most `K sqrt(n)` units of the sum of their sizes, with a probability of all
+/// but `2 exp(-K^2 / 2)` (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis").
 pub const K: f64 = 8.0;
 
 /// The f32 roundoff, the unit of all errors here.

@@ -117,9 +117,9 @@ impl Schedule {
         }
     }
 
-    /// Blocks for a CPU with `threads` threads. Forward, whole rows: logits are read where they
-    /// lie. So they are backward, and the gradient is written where it goes, over the logits too. Where it cannot be, in
-    /// an array whose rows have gaps between elements, it waits in half of `cache_bytes` of fast cache until it is copied out.
+    /// Blocks for a CPU with `threads` threads. Forward, whole rows: logits are read where they lie. So they are
+    /// backward, and the gradient is written where it goes, over the logits too. Where it cannot be, in an array whose
+    /// rows have gaps between elements, it waits in half of `cache_bytes` of fast cache until it is copied out.
     pub fn for_cache(logits: &Logits, threads: usize, cache_bytes: usize) -> Self {
         let (tokens, vocab) = (logits.tokens(), logits.vocab());
         let rows = |at_most: usize| {

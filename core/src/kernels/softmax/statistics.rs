@@ -54,9 +54,9 @@ pub(crate) enum Pick {
     Stored,
 }
 
-/// Above this a sum of exponentials relative to a maximum that was not kept up to date is made again: at 2^64 the largest exponent is
-/// 44, whose rounding is 2e-6 of the sum, as much as the logit itself is rounded; the sum of all lanes and columns is
-/// far from overflow.
+/// Above this a sum of exponentials relative to a maximum that was not kept up to date is made again: at 2^64 the
+/// largest exponent is 44, whose rounding is 2e-6 of the sum, as much as the logit itself is rounded; the sum of all
+/// lanes and columns is far from overflow.
 const MOST_SUM: f32 = 18_446_744_073_709_551_616.0;
 
 impl Statistics {
@@ -89,8 +89,8 @@ impl Statistics {
         }
     }
 
-    /// Where the logsumexp is kept while tiles are [added lazily](Self::fold_lazily). `None` where it cannot be: an entropy is exact
-    /// only relative to the maximum itself.
+    /// Where the logsumexp is kept while tiles are [added lazily](Self::fold_lazily). `None` where it cannot be: an
+    /// entropy is exact only relative to the maximum itself.
     pub(crate) fn declare_before(&self, spec: &mut SpecBuilder) -> Option<StatsRef> {
         (!self.entropy).then(|| spec.stats("logsumexp_before", self.stats.len(), false))
     }
@@ -110,8 +110,8 @@ impl Statistics {
         });
     }
 
-    /// Adds a tile of logits relative to maxima that are not kept up to date, which what has seen nothing takes from the tile if
-    /// it `starts` a block. After the tiles of a block [`Self::make_good`] has to follow.
+    /// Adds a tile of logits relative to maxima that are not kept up to date, which what has seen nothing takes from
+    /// the tile if it `starts` a block. After the tiles of a block [`Self::make_good`] has to follow.
     pub(crate) fn fold_lazily<T: TileOps>(
         &self,
         t: &T,
@@ -125,8 +125,8 @@ impl Statistics {
         });
     }
 
-    /// The same for all rows but the last `exact`, which are added relative to their maximum. The tile is the `first` that its
-    /// rows see, or is not.
+    /// The same for all rows but the last `exact`, which are added relative to their maximum. The tile is the `first`
+    /// that its rows see, or is not.
     pub(crate) fn fold_partly_lazily<T: TileOps>(
         &self,
         t: &T,
