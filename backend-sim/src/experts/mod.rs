@@ -49,7 +49,7 @@ pub enum ExpertsError {
         devices: usize,
     },
     /// No block sizes fit.
-    #[error("{kernel}: none of {tried} block sizes fits {target}; the first {reason}")]
+    #[error("{kernel}: none of {tried} block sizes fits {target}; the first: {reason}")]
     NothingFits {
         /// Kernel.
         kernel: &'static str,
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn nothing_that_fits_is_an_error() {
         let refused = on_v5e(64 << 10).choose([None; 2]).unwrap_err().to_string();
-        assert!(refused.contains("the first needs"), "{refused}");
+        assert!(refused.contains("the first: needs"), "{refused}");
         assert!(refused.contains("raise the limit"), "{refused}");
     }
 
