@@ -17,6 +17,7 @@ use tilecast::{DType, Strategy, Structure, XForm};
 use super::Outcome;
 use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs, StrategyChoice};
 use super::error::CliError;
+use super::output::print;
 use super::sizes::OfSizes;
 
 /// A request for `problem`, that of `args`, on `target`.
@@ -195,6 +196,12 @@ pub(crate) fn target_assumptions(target: &Target) -> Vec<String> {
             .into(),
     );
     lines
+}
+
+/// What a prediction takes for granted, at the end of a report.
+pub(crate) fn print_assumptions(lines: &[String]) -> Result<(), CliError> {
+    print("\nAssumptions")?;
+    (lines.iter()).try_for_each(|line| print(format_args!("  {line}")))
 }
 
 /// A time for reading, three or four digits.

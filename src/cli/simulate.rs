@@ -26,8 +26,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{print, print_json};
 use super::report::{
-    assumptions, blocks_text, count_text, headline, outcome, request, row_text, space, strategies,
-    time_text,
+    assumptions, blocks_text, count_text, headline, outcome, print_assumptions, request, row_text,
+    space, strategies, time_text,
 };
 use super::sizes::OfSizes;
 use tables::Shown;
@@ -274,14 +274,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
 
     /// What the kernels were taken to do, and what the target.
     fn assumptions(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        for Shown { kernel, .. } in self.kernels() {
-            let named = kernel
-                .assumptions
-                .iter()
-                .map(|line| format!("{}: {line}", kernel.name));
-            lines.extend(named);
-        }
+        let mut lines = tables::assumptions(&self.kernels());
         lines.extend(assumptions(self.request));
         lines
     }
@@ -335,8 +328,7 @@ impl<'a, P: Problem> Simulation<'a, P> {
         let arrays = arrays.map(|(pass, report)| (*pass, report.array_s));
         tables::print_kernels(&self.kernels(), arrays)?;
         self.print_hbm()?;
-        print("\nAssumptions")?;
-        (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))
+        print_assumptions(&self.assumptions())
     }
 
     fn print_hbm(&self) -> Result<(), CliError> {

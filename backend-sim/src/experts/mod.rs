@@ -215,11 +215,7 @@ impl Request {
     ///
     /// # Errors
     /// Blocks that the op refuses; a kernel that the model does not understand.
-    pub fn rank(
-        &self,
-        product: Product,
-        given: Option<[usize; 3]>,
-    ) -> Result<Vec<Candidate>, ExpertsError> {
+    pub fn rank(&self, product: Product, given: Given) -> Result<Vec<Candidate>, ExpertsError> {
         let judged: Result<Vec<_>, ExpertsError> = (self.tried(product, given).into_iter())
             .map(|blocks| self.judge(product, blocks))
             .collect();
@@ -233,8 +229,8 @@ impl Request {
         Ok(ranked)
     }
 
-    fn tried(&self, product: Product, given: Option<[usize; 3]>) -> Vec<Blocks> {
-        match given {
+    fn tried(&self, product: Product, given: Given) -> Vec<Blocks> {
+        match given_for(product, given) {
             Some(given) => in_parts(given).collect(),
             None => candidates(&self.device_op, product),
         }
@@ -268,7 +264,7 @@ impl Request {
     ) -> Result<Vec<(Product, Candidate)>, ExpertsError> {
         let mut best = Vec::new();
         for &product in products {
-            let ranked = self.rank(product, given_for(product, given))?;
+            let ranked = self.rank(product, given)?;
             let first = ranked
                 .into_iter()
                 .next()
@@ -290,7 +286,7 @@ impl Request {
         if let Some((product, one)) = best.iter().find(|(_, one)| !one.fits()) {
             return Err(ExpertsError::NothingFits {
                 kernel: product.name(),
-                tried: self.tried(*product, given_for(*product, given)).len(),
+                tried: self.tried(*product, given).len(),
                 target: self.target.name,
                 reason: one.report.reason.clone().unwrap_or_default(),
             });
@@ -435,7 +431,7 @@ mod tests {
         let request = on_v5e(LIMIT_BYTES);
         let choice = request.choose([None; 2]).unwrap();
         for product in Product::ALL {
-            let ranked = request.rank(product, None).unwrap();
+            let ranked = request.rank(product, [None; 2]).unwrap();
             assert_eq!(ranked[0].blocks, choice.schedule.product(product));
             let mut fitting = ranked.iter().filter(|one| one.fits());
             assert!(fitting.all(|other| other.time_s() >= ranked[0].time_s()));

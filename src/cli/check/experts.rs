@@ -1,14 +1,13 @@
 //! The grouped product: groups of all kinds, and tolerances that are those of a sum in f32, rounded.
 
 use half::bf16;
+use tilecast::DType;
 use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, reference};
-use tilecast::cpu::simd::Simd;
 use tilecast::sim::execute;
-use tilecast::{Cpu, DType};
 
 use super::compare::Errors;
 use super::tolerance::{SMALLEST, rounding, sum_of};
-use super::{Args, Checked, thread_counts};
+use super::{Args, Checked, interpreter, machines};
 use crate::cli::args::{Backend, Pass};
 use crate::cli::error::CliError;
 use crate::cli::gmm::solve::{Inputs, smallest};
@@ -138,20 +137,13 @@ pub(super) fn check(
     ];
     let mut found = Checked::new(case.name, dtype, &shape);
     if args.backends.contains(&Backend::Cpu) {
-        for simd in Simd::available() {
-            for threads in thread_counts() {
-                let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
-                let results = inputs.on_cpu(&cpu, Pass::Both)?;
-                let run = format!("{simd}, threads {threads}");
-                found.add(&run, exact.compare(&results.arrays));
-            }
+        for (machine, cpu) in machines() {
+            let results = inputs.on_cpu(&cpu, Pass::Both)?;
+            found.add(&machine, exact.compare(&results.arrays));
         }
     }
     if args.backends.contains(&Backend::Sim) {
-        let options = execute::Options {
-            parallel_order: Some(seed),
-            ..execute::Options::default()
-        };
+        let options = interpreter(seed);
         let results = inputs.on_sim(&smallest(&inputs.op), &options, Pass::Both)?;
         found.add(Backend::Sim.name(), exact.compare(&results.arrays));
     }

@@ -1,8 +1,6 @@
 //! The fused head.
 
 use tilecast::core::kernels::linear_ce::reference;
-use tilecast::cpu::simd::Simd;
-use tilecast::sim::execute;
 use tilecast::sim::interpretation::{default_target, raised, smallest_schedule};
 use tilecast::{Cpu, DType, Kept, Schedule, Stored, Strategy, Values};
 
@@ -10,7 +8,7 @@ use super::cases::Case;
 use super::compare::Errors;
 use super::differences::Differences;
 use super::tolerance::{Exact, Tolerance};
-use super::{Args, Checked, thread_counts};
+use super::{Args, Checked, interpreter, machines};
 use crate::cli::args::Backend;
 use crate::cli::error::CliError;
 use crate::cli::inputs::Inputs;
@@ -67,39 +65,33 @@ fn run_on_cpu(
 ) -> Result<(), CliError> {
     for strategy in Strategy::ALL {
         let tolerance = exact.on_cpu(strategy);
-        for simd in Simd::available() {
-            for threads in thread_counts() {
-                let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
-                let schedule = schedule(case, inputs, strategy, &cpu);
-                let results = on_cpu(inputs, schedule, &cpu, true)?;
-                let run = format!("{}, {simd}, threads {threads}", strategy.name());
-                found.add(&run, compare(&results, exact, &tolerance));
-            }
+        for (machine, cpu) in machines() {
+            let schedule = schedule(case, inputs, strategy, &cpu);
+            let results = on_cpu(inputs, schedule, &cpu, true)?;
+            let run = format!("{}, {machine}", strategy.name());
+            found.add(&run, compare(&results, exact, &tolerance));
         }
     }
     // Delta in place of the stored logits of a chunk of rows is f32, as that of the combined backward pass.
     let of_rows = exact.on_cpu(Strategy::Combined);
     let of_dw = exact.stored_in_dw();
-    for simd in Simd::available() {
-        for threads in thread_counts() {
-            let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
-            let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
-            let chunk_rows = 2 * schedule.backward.b;
-            let head = inputs.problem.head();
-            let in_dw = Kept::InDw {
-                chunk_columns: schedule.chunk_columns,
-                dx: schedule.dx,
-            };
-            let in_dw = ("stored in dw", in_dw, &of_dw);
-            let ways = [
-                Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
-                (Stored::row_blocks_in_dw(head, schedule.backward) > 0).then_some(in_dw),
-            ];
-            for (name, kept, tolerance) in ways.into_iter().flatten() {
-                let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;
-                let run = format!("{name}, {simd}, threads {threads}");
-                found.add(&run, compare(&results, exact, tolerance));
-            }
+    for (machine, cpu) in machines() {
+        let schedule = schedule(case, inputs, Strategy::Streaming, &cpu);
+        let chunk_rows = 2 * schedule.backward.b;
+        let head = inputs.problem.head();
+        let in_dw = Kept::InDw {
+            chunk_columns: schedule.chunk_columns,
+            dx: schedule.dx,
+        };
+        let in_dw = ("stored in dw", in_dw, &of_dw);
+        let ways = [
+            Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
+            (Stored::row_blocks_in_dw(head, schedule.backward) > 0).then_some(in_dw),
+        ];
+        for (name, kept, tolerance) in ways.into_iter().flatten() {
+            let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;
+            let run = format!("{name}, {machine}");
+            found.add(&run, compare(&results, exact, tolerance));
         }
     }
     Ok(())
@@ -113,10 +105,7 @@ fn run_on_sim(
     exact: &Exact<'_>,
     seed: u64,
 ) -> Result<(), CliError> {
-    let options = execute::Options {
-        parallel_order: Some(seed),
-        ..execute::Options::default()
-    };
+    let options = interpreter(seed);
     let target = default_target();
     for strategy in Strategy::ALL {
         let schedule = smallest_schedule(target, strategy);

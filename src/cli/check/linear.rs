@@ -5,13 +5,12 @@ use half::bf16;
 use tilecast::core::kernels::head::HeadOptions;
 use tilecast::core::kernels::linear_op::{self, LinearOp, reference, rounding};
 use tilecast::core::kernels::logits_op::of_name;
-use tilecast::cpu::simd::Simd;
-use tilecast::sim::execute::{self, Array, Data};
+use tilecast::sim::execute::{Array, Data};
 use tilecast::sim::interpretation::{default_target, delta_operand_dtype, raised};
-use tilecast::{Blocks, Cpu, DType, Schedule, Strategy};
+use tilecast::{Blocks, DType, Schedule, Strategy};
 
 use super::logits::{self, Differences, Exact};
-use super::{Args, Checked, thread_counts};
+use super::{Args, Checked, interpreter, machines};
 use crate::cli::args::{Backend, Op};
 use crate::cli::error::CliError;
 use crate::cli::logits::inputs::Inputs;
@@ -128,21 +127,15 @@ pub(super) fn check(
     for strategy in Strategy::ALL {
         if args.backends.contains(&Backend::Cpu) {
             let exact = with(op.head().held_delta(strategy));
-            for simd in Simd::available() {
-                for threads in thread_counts() {
-                    let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
-                    let schedule = case.cut(op.for_cpu(&cpu), strategy);
-                    let results = on_cpu(&inputs, &schedule, &cpu, true)?;
-                    let run = format!("{}, {simd}, threads {threads}", strategy.name());
-                    found.add(&run, exact.compare(&results));
-                }
+            for (machine, cpu) in machines() {
+                let schedule = case.cut(op.for_cpu(&cpu), strategy);
+                let results = on_cpu(&inputs, &schedule, &cpu, true)?;
+                let run = format!("{}, {machine}", strategy.name());
+                found.add(&run, exact.compare(&results));
             }
         }
         if args.backends.contains(&Backend::Sim) {
-            let options = execute::Options {
-                parallel_order: Some(seed),
-                ..execute::Options::default()
-            };
+            let options = interpreter(seed);
             let target = default_target();
             let schedule = raised(&case.cut(LinearOp::smallest(target), strategy), target);
             let results = on_sim(&inputs, &schedule, &options, true)?;

@@ -6,19 +6,18 @@ mod differences;
 pub(super) use differences::Differences;
 
 use half::bf16;
+use tilecast::DType;
 use tilecast::core::kernels::grpo::{self, Grpo, Ratio, Variant};
 use tilecast::core::kernels::logits_ce::{self, LogitsCe};
 use tilecast::core::kernels::logits_op::{LogitsOp, Named, of_name, reference, rounding};
 use tilecast::core::kernels::softmax::{Blocks, LogitsError, LogitsOptions, Schedule};
 use tilecast::core::kernels::{entropy::Entropy, logits_op};
-use tilecast::cpu::simd::Simd;
-use tilecast::sim::execute::{self, Array, Data};
+use tilecast::sim::execute::{Array, Data};
 use tilecast::sim::interpretation::default_target;
-use tilecast::{Cpu, DType};
 
 use super::compare::Errors;
 use super::tolerance::{BF16, SMALLEST, U};
-use super::{Args, Checked, thread_counts};
+use super::{Args, Checked, interpreter, machines};
 use crate::cli::args::{Backend, Op};
 use crate::cli::error::CliError;
 use crate::cli::logits::inputs::{Inputs, declared};
@@ -394,24 +393,15 @@ pub(super) fn check(
     let [tokens, vocab] = case.shape;
     let mut found = Checked::new(case.name, dtype, &[("tokens", tokens), ("vocab", vocab)]);
     if args.backends.contains(&Backend::Cpu) {
-        for simd in Simd::available() {
-            for threads in thread_counts() {
-                let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
-                let chosen = || Schedule::for_cache(op.logits(), threads, cpu.cache().bytes);
-                let schedule = case.schedule(1).unwrap_or_else(chosen);
-                let results = on_cpu(&inputs, &schedule, &cpu, true)?;
-                found.add(
-                    &format!("{simd}, threads {threads}"),
-                    exact.compare(&results),
-                );
-            }
+        for (machine, cpu) in machines() {
+            let chosen = || Schedule::for_cache(op.logits(), cpu.thread_count(), cpu.cache().bytes);
+            let schedule = case.schedule(1).unwrap_or_else(chosen);
+            let results = on_cpu(&inputs, &schedule, &cpu, true)?;
+            found.add(&machine, exact.compare(&results));
         }
     }
     if args.backends.contains(&Backend::Sim) {
-        let options = execute::Options {
-            parallel_order: Some(seed),
-            ..execute::Options::default()
-        };
+        let options = interpreter(seed);
         let lanes = default_target().lanes.value;
         let smallest = tilecast::sim::interpretation::logits::smallest_schedule(default_target());
         let schedule = case.schedule(lanes).unwrap_or(smallest);

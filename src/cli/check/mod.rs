@@ -12,6 +12,7 @@ mod tolerance;
 
 use serde_json::{Value, json};
 use tilecast::cpu::simd::Simd;
+use tilecast::sim::execute;
 use tilecast::{Cpu, DType};
 
 use super::Outcome;
@@ -179,6 +180,24 @@ impl Checked {
             "passed": self.passed(),
             "checks": checks.collect::<Vec<_>>(),
         })
+    }
+}
+
+/// This machine in every way that it is checked: each instruction set with each number of threads, and what that is
+/// called.
+fn machines() -> impl Iterator<Item = (String, Cpu)> {
+    let each = |simd: Simd| thread_counts().map(|threads| (simd, threads));
+    Simd::available().flat_map(each).map(|(simd, threads)| {
+        let cpu = Cpu::new().simd(simd).threads(threads).poison(true);
+        (format!("{simd}, threads {threads}"), cpu)
+    })
+}
+
+/// The interpreter, with parallel steps in an order drawn from the seed.
+fn interpreter(seed: u64) -> execute::Options {
+    execute::Options {
+        parallel_order: Some(seed),
+        ..execute::Options::default()
     }
 }
 

@@ -42,9 +42,8 @@ pub(crate) fn problem(args: &ProblemArgs) -> Result<GroupedMatmul, CliError> {
 pub(crate) fn request(
     args: &ProblemArgs,
     target: &'static Target,
-    vmem_limit_kib: Option<u32>,
+    limit_bytes: Option<u64>,
 ) -> Result<Request, CliError> {
-    let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
     let chips = args.chips as usize;
     Ok(Request::new(problem(args)?, target, chips, limit_bytes)?)
 }

@@ -6,8 +6,8 @@ use tilecast::core::kernels::grouped_matmul::{GroupedMatmul, Schedule};
 use tilecast::sim::interpretation::{InterpretError, MULTIPLICATION_LIMIT, check_kernels};
 use tilecast::{Cpu, DType};
 
-use super::blocks_text;
 use super::solve::{Inputs, smallest};
+use super::{blocks_text, shape_json};
 use crate::cli::args::Backend;
 use crate::cli::error::CliError;
 use crate::cli::file::Output;
@@ -81,12 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<String, CliError> {
             "backend": args.backend.name(),
             "dtype": op.dtype().name(),
             "grad_dtype": op.out_dtype().name(),
-            "shape": {
-                "tokens": op.rows(),
-                "experts": op.experts(),
-                "hidden": op.inputs(),
-                "out_features": op.outputs(),
-            },
+            "shape": shape_json(&op),
             "level": place.as_ref().and_then(Place::cpu).map(|cpu| cpu.level().name()),
             "threads": place.as_ref().and_then(Place::cpu).map(Cpu::thread_count),
             "seconds": results.seconds,

@@ -12,7 +12,7 @@ use crate::cli::Outcome;
 use crate::cli::args::ProblemArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::{number, print, print_json, print_table, table};
-use crate::cli::report::{outcome, range_json, time_text};
+use crate::cli::report::{outcome, print_assumptions, range_json, time_text};
 
 /// What is asked for.
 pub(crate) struct Wanted<'a> {
@@ -37,16 +37,12 @@ struct Ranked {
 /// A shape or blocks that are refused; a kernel that the model does not understand.
 pub(crate) fn tune(wanted: &Wanted<'_>) -> Result<Outcome, CliError> {
     let schedule = &wanted.problem.schedule;
-    let [forward, backward] = given(schedule)?;
+    let given = given(schedule)?;
     let mut ranked = Vec::new();
+    let limit_bytes = wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
     for &target in wanted.targets {
-        let request = request(wanted.problem, target, wanted.vmem_limit_kib)?;
+        let request = request(wanted.problem, target, limit_bytes)?;
         for &product in products(schedule.pass.into()) {
-            let given = if product == Product::Y {
-                forward
-            } else {
-                backward
-            };
             ranked.push(Ranked {
                 candidates: request.rank(product, given)?,
                 request,
@@ -83,8 +79,7 @@ impl Ranked {
                 print(format_args!("Nothing fits: {}", reason.unwrap_or_default()))?;
             }
         }
-        print("\nAssumptions")?;
-        (assumptions(&self.request).iter()).try_for_each(|line| print(format_args!("  {line}")))?;
+        print_assumptions(&assumptions(&self.request))?;
         print("")
     }
 

@@ -11,7 +11,7 @@ use crate::cli::args::ProblemArgs;
 use crate::cli::error::CliError;
 use crate::cli::gmm;
 use crate::cli::output::print;
-use crate::cli::report::{count_text, expected_error_json, range_json, time_text};
+use crate::cli::report::{count_text, expected_error_json, print_assumptions, time_text};
 
 /// The op and everything that is known about it.
 pub(super) struct Simulation {
@@ -27,9 +27,9 @@ impl Simulation {
     /// # Errors
     /// A shape or blocks that are refused.
     pub(super) fn new(problem: &ProblemArgs, args: &Args) -> Result<Self, CliError> {
-        let default_kib = (args.target.default_vmem_limit_bytes.value >> 10) as u32;
-        let limit_kib = args.vmem_limit_kib.unwrap_or(default_kib);
-        let request = gmm::request(problem, args.target, Some(limit_kib))?;
+        let given = args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let limit_bytes = given.unwrap_or(args.target.default_vmem_limit_bytes.value);
+        let request = gmm::request(problem, args.target, Some(limit_bytes))?;
         let passes = problem.schedule.pass.into();
         let simulation = request.simulate(passes, gmm::given(&problem.schedule)?)?;
         Ok(Self {
@@ -61,12 +61,9 @@ impl Simulation {
     }
 
     fn assumptions(&self) -> Vec<String> {
-        let of_kernels = self.simulation.best.iter().flat_map(|(_, one)| {
-            let report = &one.report;
-            let named = |line| format!("{}: {line}", report.name);
-            report.assumptions.iter().map(named)
-        });
-        of_kernels.chain(gmm::assumptions(&self.request)).collect()
+        let mut lines = tables::assumptions(&self.kernels());
+        lines.extend(gmm::assumptions(&self.request));
+        lines
     }
 
     pub(super) fn print(&self) -> Result<(), CliError> {
@@ -93,8 +90,7 @@ impl Simulation {
         tables::print_kernels(&kernels, None)?;
         tables::print_hbm(&report.hbm)?;
         self.print_exchanges()?;
-        print("\nAssumptions")?;
-        (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))
+        print_assumptions(&self.assumptions())
     }
 
     fn print_exchanges(&self) -> Result<(), CliError> {
@@ -147,11 +143,7 @@ impl Simulation {
             "kernels": kernels,
             "hbm": json::hbm(&report.hbm),
             "exchanges": exchanges.collect::<Vec<_>>(),
-            "total": {
-                "time_s": report.total.map(|total| total.time_s),
-                "time_range_s": range_json(report.total.map(|total| total.time_range_s)),
-                "tokens_per_s": report.total.map(|total| total.tokens_per_s),
-            },
+            "total": json::total(report.total),
             "expected_error": expected_error_json(),
             "assumptions": self.assumptions(),
         })
@@ -165,7 +157,7 @@ fn hint(request: &Request, simulation: &experts::Simulation) -> Result<Option<St
         if one.fits() {
             continue;
         }
-        let ranked = request.rank(*product, None)?;
+        let ranked = request.rank(*product, [None; 2])?;
         if let Some(best) = ranked.first().filter(|best| best.fits()) {
             let blocks = gmm::blocks_text(best.blocks);
             hints.push(format!("{} in {blocks}", gmm::name(*product)));

@@ -4,7 +4,7 @@ use super::Simulation;
 use super::tables::Shown;
 use crate::cli::report::{bounds_json, expected_error_json, range_json, shape_json};
 use serde_json::{Value, json};
-use tilecast::sim::op::HbmReport;
+use tilecast::sim::op::{HbmReport, Total};
 use tilecast::sim::problem::Problem;
 
 impl<P: Problem> Simulation<'_, P> {
@@ -44,15 +44,20 @@ impl<P: Problem> Simulation<'_, P> {
                 "traffic_bytes": unfused.traffic_bytes.map(saturated),
                 "time_s": self.unfused_s(),
             },
-            "total": {
-                "time_s": report.total.map(|total| total.time_s),
-                "time_range_s": range_json(report.total.map(|total| total.time_range_s)),
-                "tokens_per_s": report.total.map(|total| total.tokens_per_s),
-            },
+            "total": total(report.total),
             "expected_error": expected_error_json(),
             "assumptions": self.assumptions(),
         })
     }
+}
+
+/// The time of all kernels; fields are `null` where there is none.
+pub(super) fn total(total: Option<Total>) -> Value {
+    json!({
+        "time_s": total.map(|total| total.time_s),
+        "time_range_s": range_json(total.map(|total| total.time_range_s)),
+        "tokens_per_s": total.map(|total| total.tokens_per_s),
+    })
 }
 
 /// HBM of a chip.

@@ -19,7 +19,9 @@ use super::tables::{self, Shown};
 use super::{TRACED_STEPS, json};
 use crate::cli::error::CliError;
 use crate::cli::output::print;
-use crate::cli::report::{expected_error_json, range_json, target_assumptions, time_text};
+use crate::cli::report::{
+    expected_error_json, print_assumptions, range_json, target_assumptions, time_text,
+};
 
 /// Kernels have tens of KiB; what is unrolled to the last register has some MiB.
 const LIMIT_BYTES: u64 = 64 << 20;
@@ -151,8 +153,7 @@ impl Simulation {
         let kernels = [self.shown()];
         print(format_args!("{}\n", tables::tightest(&kernels)))?;
         tables::print_kernels(&kernels, None)?;
-        print("\nAssumptions")?;
-        (self.assumptions().iter()).try_for_each(|line| print(format_args!("  {line}")))
+        print_assumptions(&self.assumptions())
     }
 }
 

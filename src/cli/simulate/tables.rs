@@ -56,6 +56,16 @@ pub(super) fn tightest(kernels: &[Shown<'_>]) -> String {
     }
 }
 
+/// What the kernels were taken to do.
+pub(super) fn assumptions(kernels: &[Shown<'_>]) -> Vec<String> {
+    let of_kernel = |Shown { kernel, .. }: &Shown<'_>| {
+        let lines = kernel.assumptions.iter();
+        let named = lines.map(|line| format!("{}: {line}", kernel.name));
+        named.collect::<Vec<_>>()
+    };
+    kernels.iter().flat_map(of_kernel).collect()
+}
+
 /// The kernels, each bound alone, and their ledgers.
 pub(super) fn print_kernels(
     kernels: &[Shown<'_>],
