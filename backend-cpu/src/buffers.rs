@@ -6,6 +6,7 @@
 //! TPU, skipped likewise when the block index repeats. Outputs and scratch are row-major tiles.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use crate::array::{ArrayMut, ArrayRef, Data, DataMut};
 use crate::elements::Elements;
@@ -121,6 +122,9 @@ pub(crate) struct LocalTile<'s, 'a> {
     pub(crate) elements: Elements,
     /// From one row to the next.
     pub(crate) row_stride: usize,
+    /// Whether all elements are 0, though that is not written yet. Sums start so, and a product that is added to 0 can
+    /// overwrite what is there.
+    pub(crate) is_zero: bool,
     pub(crate) output: Option<Output<'s, 'a>>,
 }
 
@@ -148,8 +152,11 @@ pub(crate) enum Place {
 }
 
 impl LocalTile<'_, '_> {
-    /// Makes sure that the window is in `elements`.
+    /// Makes sure that the tile is in `elements`.
     pub(crate) fn settle(&mut self) {
+        if std::mem::take(&mut self.is_zero) {
+            self.elements.clear(0..self.elements.len());
+        }
         let Some(output) = &mut self.output else {
             return;
         };
@@ -169,6 +176,19 @@ impl LocalTile<'_, '_> {
                 load(array, start, block, to, row_stride)
             });
         }
+    }
+
+    /// Makes sure that the tile is in `elements`, but for whole rows that the caller overwrites if all of it is 0: says
+    /// whether it is.
+    pub(crate) fn settle_around(&mut self, rows: Range<usize>) -> bool {
+        let is_zero = std::mem::take(&mut self.is_zero);
+        if is_zero {
+            let [start, end] = [rows.start, rows.end].map(|row| row * self.row_stride);
+            self.elements.clear(0..start);
+            self.elements.clear(end..self.elements.len());
+        }
+        self.settle();
+        is_zero
     }
 
     /// Whether rows of the window are written where they belong, and none is elsewhere.

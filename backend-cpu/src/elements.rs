@@ -9,7 +9,7 @@
 //! Measured on a Xeon with AMX, 512 x 480 by 480 x 1024 added to a tile in bf16: 820 GFLOP/s without either, 1120 with
 //! each of them alone, 1620 with both.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::Zeroable;
 use half::bf16;
@@ -60,6 +60,23 @@ impl Elements {
             Self::F32(data) => data.fill(f32::NAN),
             Self::Bf16(data) => data.fill(bf16::NAN),
             Self::I32(data) => data.fill(i32::MIN),
+        }
+    }
+
+    /// Makes elements of a range zero.
+    pub(crate) fn clear(&mut self, range: Range<usize>) {
+        match self {
+            Self::F32(data) => data[range].fill(0.0),
+            Self::Bf16(data) => data[range].fill(bf16::ZERO),
+            Self::I32(data) => data[range].fill(0),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(data) => data.len(),
+            Self::Bf16(data) => data.len(),
+            Self::I32(data) => data.len(),
         }
     }
 

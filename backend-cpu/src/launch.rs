@@ -271,6 +271,7 @@ fn slot<'s, 'a>(
                     // Of no use to a kernel whose rows go straight to the array.
                     elements: Elements::poisoned(operand.dtype, 0),
                     row_stride: row_stride(operand.dtype, minor[0]),
+                    is_zero: false,
                     output: Some(Output {
                         array,
                         block,
@@ -299,6 +300,7 @@ fn slot<'s, 'a>(
             Slot::Local(LocalTile {
                 elements: Elements::poisoned(*dtype, shape[0] * row_stride),
                 row_stride,
+                is_zero: false,
                 output: None,
             })
         }

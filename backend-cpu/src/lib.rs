@@ -28,6 +28,7 @@ mod primitives;
 mod run;
 pub mod simd;
 mod storage;
+mod sums;
 mod tiles;
 
 use num_integer::lcm;

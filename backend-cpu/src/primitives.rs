@@ -3,7 +3,7 @@
 //! Tiles are processed row by row: a row of a few hundred f32 stays in L1 between the passes over it. Indices are plain
 //! numbers here and conditions plain truth values.
 
-use tilecast_core::expr::{Expr, Leaf};
+use tilecast_core::expr::{Expr, Leaf, Node};
 use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, Largest, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
 use tilecast_core::view::{
@@ -89,6 +89,7 @@ impl CpuTiles<'_, '_> {
             })
         })?;
         let part = part(&out);
+        let is_zero = self.settle_for_product(out.buffer, &part);
         let mut local = self.local(out.buffer);
         let row_stride = local.row_stride;
         let Elements::F32(data) = &mut local.elements else {
@@ -103,7 +104,8 @@ impl CpuTiles<'_, '_> {
             rows: part.rows,
             columns: part.columns,
         };
-        gemm::matmul(simd, out_tile, left, right, accumulate == Accumulate::Add)
+        let accumulate = accumulate == Accumulate::Add && !is_zero;
+        gemm::matmul(simd, out_tile, left, right, accumulate)
     }
 }
 
@@ -183,7 +185,11 @@ impl TileOps for CpuTiles<'_, '_> {
     }
 
     fn element_wise(&self, out: impl Into<Tile<i64>>, value: Expr<Leaf<i64>>) {
-        self.write_rows(&out.into(), |row, column, strip| {
+        let out = out.into();
+        if matches!(value.node(), Node::Constant(0.0)) && self.clear(&out) {
+            return self.panels[out.buffer.index()].invalidate();
+        }
+        self.write_rows(&out, |row, column, strip| {
             let tiles = self;
             evaluate(self.simd, &value, &AlongRow { tiles, row, column }, strip);
         });

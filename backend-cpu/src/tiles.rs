@@ -458,7 +458,10 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
     /// Runs `body` on the elements of a whole scratch buffer and its row length.
     pub(crate) fn whole_scratch(&self, tile: &Tile<i64>, body: impl FnOnce(&mut Elements, usize)) {
         match &mut *self.slot(tile.buffer) {
-            Slot::Local(local) => body(&mut local.elements, local.row_stride),
+            Slot::Local(local) => {
+                local.settle();
+                body(&mut local.elements, local.row_stride);
+            }
             Slot::Vector(vector) => body(&mut vector.elements, usize::MAX),
             _ => panic!("{} is not scratch", self.name(tile.buffer)),
         }

@@ -13,6 +13,7 @@
 //!                                                     3      2      1      1     4     1
 //!                                                     4      2      2      0     0     0    rows of no group
 //!                                                     5      2      2      4     4     0    nothing
+//!                                                     -                    0           1    behind the last
 //! ```
 //!
 //! Every group and every block is visited at least once, and both ascend: so a kernel writes all of its results, also
@@ -43,7 +44,7 @@ pub struct Visits {
     pub group: TableRef,
     /// The block of rows.
     pub block: TableRef,
-    /// The first row of the block that is of the group.
+    /// The first row of the block that is of the group; 0 behind the last visit.
     pub first: TableRef,
     /// The first row behind them.
     pub end: TableRef,
@@ -55,6 +56,12 @@ impl Visits {
     /// The first row of its block that a visit works on, and the first behind them.
     pub fn own_rows<T: TileOps>(&self, t: &T, visit: T::Index) -> [T::Index; 2] {
         [self.first, self.end].map(|table| t.element(table, visit))
+    }
+
+    /// Whether the rows of a block may all have been visited: the next visit begins a block, or is the first of this
+    /// one that has rows.
+    pub fn ends_block<T: TileOps>(&self, t: &T, visit: T::Index) -> T::Condition {
+        t.equals(t.element(self.first, visit + t.index(1)), t.index(0))
     }
 }
 
@@ -135,7 +142,7 @@ impl Groups {
     /// Lengths of the tables, in the order of [`Visits`].
     pub const fn lengths(self) -> [usize; 5] {
         let visits = self.visits();
-        [visits, visits, visits, visits, visits + 1]
+        [visits, visits, visits + 1, visits, visits + 1]
     }
 
     /// Declares the tables of a kernel, which a model takes to be those of [typical](Self::typical) groups.
@@ -211,6 +218,7 @@ impl Groups {
         for _ in visits..self.visits() {
             visit([group, last_block, self.block, self.block, 0]);
         }
+        tables[2].push(0);
         tables[4].push(1);
         Ok(tables)
     }
@@ -246,7 +254,7 @@ mod tests {
         let tables = groups.tables(&[5, 0, 3]).unwrap();
         assert_eq!(tables[0], [0, 0, 1, 2, 2, 2]);
         assert_eq!(tables[1], [0, 1, 1, 1, 2, 2]);
-        assert_eq!(tables[2], [0, 0, 1, 1, 0, 4]);
+        assert_eq!(tables[2], [0, 0, 1, 1, 0, 4, 0]);
         assert_eq!(tables[3], [4, 1, 1, 4, 0, 4]);
         assert_eq!(tables[4], [1, 0, 1, 1, 0, 0, 1]);
     }

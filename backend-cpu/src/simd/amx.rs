@@ -12,8 +12,8 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
+use super::format::Arithmetic;
 use super::microkernel::{Slice, Strip};
-use super::pack::Arithmetic;
 use super::word::SPLIT_PARTS;
 
 /// Rows and columns of a block of results.

@@ -19,6 +19,7 @@ use cfg_if::cfg_if;
 use half::bf16;
 
 mod delta;
+mod format;
 mod long;
 mod map;
 mod math;
@@ -40,14 +41,15 @@ cfg_if! {
 }
 
 pub use delta::SoftmaxDelta;
+pub use format::Arithmetic;
+pub(crate) use format::PanelFormat;
 pub use map::{Destination, Strided};
 use map::{Identity, MapInPlace, MapInto};
 pub(crate) use memory::Line;
 pub(crate) use memory::prefetch_later_row;
 pub use memory::untouched;
 pub(crate) use microkernel::{Slice, Strip};
-pub use pack::Arithmetic;
-pub(crate) use pack::{Extents, Pack, PanelFormat};
+pub(crate) use pack::{Extents, Pack};
 use slices::{CombineInPlace, SumOf, WithScalar};
 pub use softmax::Statistics;
 pub use values::{Values, ValuesMut};

@@ -1,105 +1,18 @@
-//! Packing: an operand of the matrix product is copied into panels in exactly the order the microkernel reads it.
-//!
-//! A panel is `width` lanes of the operand (rows of the left one, columns of the right one) over its whole depth,
-//! depth-major: the words of all lanes at depth 0, then at depth 1, and so on. In `bf16` arithmetic a word is a pair
-//! of consecutive depths, the earlier one in the low half. The left panels of tile registers keep a
-//! [`run`](PanelFormat::run) of depth words of a lane together.
-//!
-//! ```text
-//! lanes 0..width        depth word 0 | depth word 1 | ...   panel 0
-//! lanes width..2 width  depth word 0 | depth word 1 | ...   panel 1
-//! ```
+//! Packing: an operand of the matrix product is copied into [panels](super::format) in exactly the order the microkernel
+//! reads it.
 //!
 //! What is contiguous in the source and in the panel, lanes or depths, is copied; where one is contiguous here and the
-//! other there, 8 x 8 blocks of words are transposed in registers. Everything else, including every edge, goes word
-//! by word through [`View::word`], which states what a word is.
+//! other there, 8 x 8 blocks of words are transposed in registers. Everything else, among it most edges, goes word by
+//! word through [`View::words`], which states what a word is.
 
 use std::ops::Range;
 
+use super::format::{Arithmetic, PanelFormat};
 use super::map::Element;
-use super::memory::{Cache, prefetch};
+use super::memory::{Cache, Line, prefetch};
 use super::values::Values;
 use super::vector::{Kernel, Vector};
-use super::word::{Pairs, SPLIT_PARTS, Single, Split, TRANSPOSED, Widened, Word};
-
-/// The number format of packed panels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Arithmetic {
-    /// `f32` words: products and sums in `f32`. `bf16` values are widened.
-    F32,
-    /// Words of two `bf16`: products of `bf16`, sums in `f32`. The instruction takes denormals as zero.
-    Bf16,
-    /// As [`Bf16`](Self::Bf16), with each `f32` operand as the sum of three `bf16` ones, which it is to 2^-125. Beside
-    /// a `bf16` operand the three products are exact. Two `f32` operands take six: the three smallest, which are left
-    /// out, are 2^-21 of a product at most and about 2^-24 in the mean, as much as rounding it to `f32` may cost.
-    Split,
-}
-
-impl Arithmetic {
-    /// Depths in a word.
-    pub(crate) const fn depths_per_word(self) -> usize {
-        match self {
-            Self::F32 => 1,
-            Self::Bf16 | Self::Split => 2,
-        }
-    }
-
-    /// Products of operands in panels that make one of operands of which so many are `bf16`.
-    pub(crate) const fn products(self, bf16_operands: usize) -> usize {
-        match (self, bf16_operands) {
-            (Self::Split, 1) => SPLIT_PARTS,
-            (Self::Split, 0) => SPLIT_PARTS * (SPLIT_PARTS + 1) / 2,
-            _ => 1,
-        }
-    }
-
-    /// Operands in panels whose sum stands for one that is `bf16` or not.
-    pub(crate) const fn parts(self, is_bf16: bool) -> usize {
-        match (self, is_bf16) {
-            (Self::Split, false) => SPLIT_PARTS,
-            _ => 1,
-        }
-    }
-
-    /// Bytes of an element of an operand that is `bf16` or not, packed.
-    pub(crate) const fn packed_bytes(self, is_bf16: bool) -> usize {
-        self.parts(is_bf16) * size_of::<f32>() / self.depths_per_word()
-    }
-}
-
-/// How one side of a product is laid out in panels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PanelFormat {
-    pub(crate) arithmetic: Arithmetic,
-    /// Lanes of a panel.
-    pub(crate) width: usize,
-    /// Consecutive depth words of a lane that lie together.
-    pub(crate) run: usize,
-    /// Depth words of a panel are zeros from the operand's depth up to a multiple of this, itself a multiple of `run`.
-    pub(crate) depth_multiple: usize,
-    /// Depth words of a right panel that stay in the cache while left panels pass by, a multiple of `depth_multiple`.
-    pub(crate) most_slice_words: usize,
-}
-
-impl PanelFormat {
-    /// Words of the depth of a panel.
-    pub(crate) const fn depth_words(&self, depth: usize) -> usize {
-        depth
-            .div_ceil(self.arithmetic.depths_per_word())
-            .next_multiple_of(self.depth_multiple)
-    }
-
-    /// Depth words after which a product turns to the next right panel, if that is the sum of so many.
-    pub(crate) const fn slice_words(&self, parts: usize) -> usize {
-        self.most_slice_words / parts / self.depth_multiple * self.depth_multiple
-    }
-
-    /// Where in its panel the word of a lane stands.
-    #[inline(always)]
-    fn place(&self, lane: usize, word: usize) -> usize {
-        word / self.run * (self.run * self.width) + lane * self.run + word % self.run
-    }
-}
+use super::word::{Pairs, Single, Split, TRANSPOSED, Widened, Word};
 
 /// Where the lanes and depths of an operand lie in its values.
 #[derive(Debug, Clone, Copy)]
@@ -160,8 +73,6 @@ const WORDS_AHEAD: usize = 4;
 /// Lanes between the one that is copied and the one that is asked for, where depths are contiguous: those that are
 /// copied at once.
 const LANES_AHEAD: usize = TRANSPOSED;
-/// Words of a depth that are made at once: two vectors of them where vectors are short.
-const AT_ONCE: usize = 16;
 
 /// An operand whose elements become words in the manner of `W`.
 struct View<'a, W: Word<PARTS>, const PARTS: usize> {
@@ -169,15 +80,24 @@ struct View<'a, W: Word<PARTS>, const PARTS: usize> {
     extents: Extents,
     fill: W::Element,
     zero: W::Element,
+    /// The values of all stored lanes at a depth that is not stored, where lanes are contiguous.
+    missing: Vec<W::Element>,
 }
 
 impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
     fn new(values: &'a [W::Element], extents: Extents) -> Self {
+        let [fill, zero] = [extents.fill, 0.0].map(W::Element::from_f32);
+        let is_cut = extents.valid_depth < extents.depth;
+        let missing = match extents.lane_stride {
+            1 => vec![if is_cut { fill } else { zero }; extents.valid_lanes],
+            _ => Vec::new(),
+        };
         Self {
             values,
             extents,
-            fill: W::Element::from_f32(extents.fill),
-            zero: W::Element::from_f32(0.0),
+            fill,
+            zero,
+            missing,
         }
     }
 
@@ -211,17 +131,18 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
         let mut rest = panels.chunks_exact_mut(panels.len() / PARTS);
         let mut parts: [_; PARTS] = std::array::from_fn(|_| rest.next().expect("as many as parts"));
-        // The stored part is moved in bulk; what of it and of the padding remains, word by word.
-        let words = e.valid_depth / W::DEPTHS;
-        let words = if e.lane_stride == 1 && format.run == 1 {
-            let words = words / WORDS_AT_ONCE * WORDS_AT_ONCE;
-            self.copy_lanes(words, &mut parts, format, panel_words);
-            words
-        } else if e.lane_stride == 1 || e.depth_stride == 1 {
-            words / TRANSPOSED * TRANSPOSED
-        } else {
-            0
-        };
+        for part in &mut parts {
+            self.clear_padding(part, format, panel_words);
+        }
+        // The stored part is moved in bulk; what is left of the operand, word by word.
+        let words = self.words_in_bulk(format);
+        if e.lane_stride == 1 && format.run == 1 {
+            // As most right panels are, and most left ones of eight.
+            match format.width.is_multiple_of(16) {
+                true => self.copy_lanes::<16>(words, &mut parts, format, panel_words),
+                false => self.copy_lanes::<8>(words, &mut parts, format, panel_words),
+            }
+        }
         for i in 0..parts[0].len() / panel_words {
             let panel =
                 &mut (parts.each_mut()).map(|part| &mut part[i * panel_words..][..panel_words]);
@@ -241,19 +162,47 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
                 _ => {}
             }
             let logical = format.width.min(e.lanes - first);
-            let whole_words = if done == format.width { words } else { 0 };
-            for t in whole_words..panel_words / format.width {
+            let whole_words = if done == logical { words } else { 0 };
+            for t in whole_words..e.depth.div_ceil(W::DEPTHS) {
                 let done = if t < words { done } else { 0 };
-                for lane in done..format.width {
-                    let words = match lane < logical {
-                        true => self.words(first + lane, t),
-                        false => [0; PARTS],
-                    };
+                for lane in done..logical {
+                    let words = self.words(first + lane, t);
                     for (panel, word) in panel.iter_mut().zip(words) {
                         panel[format.place(lane, t)] = word;
                     }
                 }
             }
+        }
+    }
+
+    /// Makes the words of a part zero that are beyond its lanes and depths, and maybe some that are yet to be written.
+    #[inline(always)]
+    fn clear_padding(&self, part: &mut [u32], format: PanelFormat, panel_words: usize) {
+        let PanelFormat { width, run, .. } = format;
+        let words = self.extents.depth.div_ceil(W::DEPTHS);
+        let whole_runs = words / run * run * width;
+        for (i, panel) in part.chunks_exact_mut(panel_words).enumerate() {
+            let is_whole = (i + 1) * width <= self.extents.lanes;
+            panel[if is_whole { whole_runs } else { 0 }..].fill(0);
+        }
+    }
+
+    /// Depth words, from the first on, of which all lanes are copied or transposed many at a time.
+    #[inline(always)]
+    fn words_in_bulk(&self, format: PanelFormat) -> usize {
+        let e = &self.extents;
+        let stored = e.valid_depth / W::DEPTHS;
+        match (e.lane_stride, e.depth_stride) {
+            (1, _) if format.run == 1 => match e.valid_depth.div_ceil(W::DEPTHS) {
+                ..WORDS_AT_ONCE => 0,
+                words => words,
+            },
+            // The last eight may go beyond the depth, to what is padding of a run.
+            (1, _) if e.valid_depth == e.depth => {
+                (e.depth.div_ceil(W::DEPTHS)).next_multiple_of(TRANSPOSED)
+            }
+            (1, _) | (_, 1) => stored / TRANSPOSED * TRANSPOSED,
+            _ => 0,
         }
     }
 
@@ -272,9 +221,12 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         words
     }
 
-    /// The values of `lanes` at one depth, where they are contiguous.
+    /// The values of stored `lanes` at one depth, stored or not, where they are contiguous.
     #[inline(always)]
-    fn lanes_at(&self, lanes: &Range<usize>, depth: usize) -> &'a [W::Element] {
+    fn lanes_at(&self, lanes: &Range<usize>, depth: usize) -> &[W::Element] {
+        if depth >= self.extents.valid_depth {
+            return &self.missing[lanes.clone()];
+        }
         let start = self.extents.offset + depth * self.extents.depth_stride;
         &self.values[start + lanes.start..start + lanes.end]
     }
@@ -286,7 +238,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self,
         lanes: &Range<usize>,
         first: usize,
-    ) -> [[&'a [W::Element]; 2]; WORDS] {
+    ) -> [[&[W::Element]; 2]; WORDS] {
         let mut depths = [[&self.values[..0]; 2]; WORDS];
         for (t, [low, high]) in depths.iter_mut().enumerate() {
             let depth = (first + t) * W::DEPTHS;
@@ -303,85 +255,86 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         &self.values[start..start + words * W::DEPTHS]
     }
 
-    /// Fills the stored lanes of `words` depth words, a multiple of [`WORDS_AT_ONCE`], of all panels from a source
-    /// whose lanes are contiguous.
+    /// Fills the stored lanes of `words` depth words, none or at least [`WORDS_AT_ONCE`], of all panels from a source
+    /// whose lanes are contiguous, and asks for those that come later. Panels as wide as `LANES` or a multiple of it
+    /// take so many lanes at once.
     ///
     /// All panels take their part of a few depths before the next are touched: the depths of a large matrix lie in
     /// different pages, and few pages at a time are what address translation and the prefetchers of a core are made
     /// for. That they are not one at a time is for the panels, of which each then takes several lines at once.
     #[inline(always)]
-    fn copy_lanes(
+    fn copy_lanes<const LANES: usize>(
         &self,
         words: usize,
         parts: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
         panel_words: usize,
     ) {
-        let lanes = 0..self.extents.valid_lanes;
-        if lanes.is_empty() {
+        let (lanes, width) = (self.extents.valid_lanes, format.width);
+        if lanes == 0 {
             return;
         }
-        let width = format.width;
+        let groups = match width.is_multiple_of(LANES) {
+            true => lanes / LANES,
+            false => 0,
+        };
+        // The stride of a single depth may be any number.
+        let ahead = (WORDS_AHEAD * W::DEPTHS * size_of::<W::Element>())
+            .wrapping_mul(self.extents.depth_stride);
         for first in (0..words).step_by(WORDS_AT_ONCE) {
-            let depths = self.lanes_of_words::<WORDS_AT_ONCE>(&lanes, first);
-            let mut place = first * width;
-            for lane in lanes.clone().step_by(width) {
-                let of_panel = width.min(lanes.end - lane);
-                let whole = of_panel / AT_ONCE * AT_ONCE;
-                for i in (0..whole).step_by(AT_ONCE) {
-                    self.copy_at_once(&depths, lane + i, parts, place + i, width);
+            // Of words that are no multiple some of the last are copied twice.
+            let first = first.min(words - WORDS_AT_ONCE);
+            let depths = self.lanes_of_words::<WORDS_AT_ONCE>(&(0..lanes), first);
+            let in_groups = depths.map(|word| word.map(|depth| depth.as_chunks::<LANES>().0));
+            let (mut place, mut of_panel) = (first * width, width);
+            for group in 0..groups {
+                let mut to = (parts.each_mut())
+                    .map(|part| &mut part[place..][..(WORDS_AT_ONCE - 1) * width + LANES]);
+                for (t, depths) in in_groups.iter().enumerate() {
+                    let [low, high] = depths.map(|depth| &depth[group]);
+                    if (group * size_of_val(low)).is_multiple_of(Line::BYTES) {
+                        prefetch(low, ahead, Cache::Level1);
+                        if W::DEPTHS > 1 {
+                            prefetch(high, ahead, Cache::Level1);
+                        }
+                    }
+                    for (to, words) in to.iter_mut().zip(&Self::joined(low, high)) {
+                        to[t * width..][..LANES].copy_from_slice(words);
+                    }
                 }
-                for (t, [low, high]) in depths.iter().enumerate() {
-                    let rest = lane + whole..lane + of_panel;
-                    let of_lanes = low[rest.clone()].iter().zip(&high[rest]);
-                    for (i, (&low, &high)) in of_lanes.enumerate() {
+                place += LANES;
+                of_panel -= LANES;
+                if of_panel == 0 {
+                    (place, of_panel) = (place + panel_words - width, width);
+                }
+            }
+            let mut lane = groups * LANES;
+            while lane < lanes {
+                let of_panel = lane..lanes.min((lane / width + 1) * width);
+                let place = lane / width * panel_words + first * width + lane % width;
+                for (t, depths) in depths.iter().enumerate() {
+                    let [low, high] = depths.map(|depth| &depth[of_panel.clone()]);
+                    for (i, (&low, &high)) in low.iter().zip(high).enumerate() {
                         for (part, word) in parts.iter_mut().zip(W::join(low, high)) {
-                            part[place + t * width + whole + i] = word;
+                            part[place + t * width + i] = word;
                         }
                     }
                 }
-                place += panel_words;
+                lane = of_panel.end;
             }
         }
     }
 
-    /// Copies a few depth words of [`AT_ONCE`] contiguous lanes to `place` of each part, `width` apart, and asks for
-    /// those that come later.
+    /// Asks for the same depths of a lane a few after the one with these. Lanes are short, and lie apart.
     #[inline(always)]
-    fn copy_at_once(
-        &self,
-        depths: &[[&[W::Element]; 2]; WORDS_AT_ONCE],
-        lane: usize,
-        parts: &mut [&mut [u32]; PARTS],
-        place: usize,
-        width: usize,
-    ) {
-        let ahead = WORDS_AHEAD * W::DEPTHS * self.extents.depth_stride;
-        let ahead_bytes = ahead * size_of::<W::Element>();
-        for (t, [low, high]) in depths.iter().enumerate() {
-            let low: &[_; AT_ONCE] = low[lane..].first_chunk().expect("so many lanes");
-            prefetch(low, ahead_bytes, Cache::Level1);
-            let mut second = low;
-            if W::DEPTHS > 1 {
-                second = high[lane..].first_chunk().expect("as many");
-                prefetch(second, ahead_bytes, Cache::Level1);
-            }
-            let words = Self::joined(low, second);
-            for (part, words) in parts.iter_mut().zip(&words) {
-                part[place + t * width..][..AT_ONCE].copy_from_slice(words);
-            }
-        }
-    }
-
-    /// Asks for the depths from word `t` on of a lane a few after the one with these. Lanes are short, and lie apart.
-    #[inline(always)]
-    fn ask_ahead(&self, depths: &[W::Element], t: usize) {
+    fn ask_ahead(&self, depths: &[W::Element]) {
         // The stride of a single lane may be any number.
-        let lanes = LANES_AHEAD.wrapping_mul(self.extents.lane_stride);
-        let bytes = lanes
-            .wrapping_add(t * W::DEPTHS)
+        let bytes = LANES_AHEAD
+            .wrapping_mul(self.extents.lane_stride)
             .wrapping_mul(size_of::<W::Element>());
-        prefetch(depths, bytes, Cache::Level1);
+        for line in (0..size_of_val(depths)).step_by(Line::BYTES) {
+            prefetch(depths, bytes.wrapping_add(line), Cache::Level1);
+        }
     }
 
     /// Fills `words` depth words, a multiple of eight, of the `lanes` of a panel whose runs are at least that long from
@@ -394,14 +347,19 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         panel: &mut [&mut [u32]; PARTS],
         format: PanelFormat,
     ) {
+        let PanelFormat { width, run, .. } = format;
         for (lane, of_operand) in lanes.enumerate() {
             let depths = self.depths_of(of_operand, words);
-            for t in (0..words).step_by(TRANSPOSED) {
-                self.ask_ahead(depths, t);
-                let place = format.place(lane, t);
-                let words = W::eight(&depths[t * W::DEPTHS..]);
-                for (panel, words) in panel.iter_mut().zip(words) {
+            let (mut place, mut of_run) = (lane * run, run);
+            for depths in depths.chunks_exact(TRANSPOSED * W::DEPTHS) {
+                self.ask_ahead(depths);
+                for (panel, words) in panel.iter_mut().zip(W::eight(depths)) {
                     panel[place..][..TRANSPOSED].copy_from_slice(&words);
+                }
+                place += TRANSPOSED;
+                of_run -= TRANSPOSED;
+                if of_run == 0 {
+                    (place, of_run) = (place + (width - 1) * run, run);
                 }
             }
         }
@@ -465,8 +423,9 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             for t in (0..words).step_by(TRANSPOSED) {
                 let mut rows = [[[0; TRANSPOSED]; TRANSPOSED]; PARTS];
                 for (i, depths) in depths.into_iter().enumerate() {
-                    self.ask_ahead(depths, t);
-                    for (rows, row) in rows.iter_mut().zip(W::eight(&depths[t * W::DEPTHS..])) {
+                    let depths = &depths[t * W::DEPTHS..][..TRANSPOSED * W::DEPTHS];
+                    self.ask_ahead(depths);
+                    for (rows, row) in rows.iter_mut().zip(W::eight(depths)) {
                         rows[i] = row;
                     }
                 }

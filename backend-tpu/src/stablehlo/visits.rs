@@ -90,6 +90,7 @@ impl Writer<'_> {
             let row = self.with_constant("minimum", &row, block);
             self.select(&in_groups, &row, &nothing)
         });
+        let first = self.followed_by_zero(&first);
         let opens = self.opens(&before, visits);
         [group, of_block, first, end, opens].map(|table| table.name)
     }
@@ -108,6 +109,17 @@ impl Writer<'_> {
         let behind = self.compare("EQ", &visit, &behind);
         let one = self.constant(1, &visit.dims);
         self.select(&behind, &one, &first)
+    }
+
+    /// The same numbers, and a zero.
+    fn followed_by_zero(&mut self, numbers: &Numbers) -> Numbers {
+        let (zero, dims) = (self.constant(0, &[]), vec![numbers.dims[0] + 1]);
+        let (from, to) = (numbers.ty(), tensor(DType::I32, &dims));
+        let name = self.value(&format!(
+            "stablehlo.pad {}, {}, low = [0], high = [1], interior = [0] : ({from}, tensor<i32>) -> {to}",
+            numbers.name, zero.name
+        ));
+        Numbers { name, dims }
     }
 
     /// The sums of what stands before each number, without and with it.

@@ -117,11 +117,12 @@ impl Kernel for RowProduct {
                 },
             );
         };
+        let ends = self.visits.ends_block(t, visit);
         if self.spec.grid()[self.depth.index()].size > 1 {
             start();
             t.when(whole, || multiply_all(Accumulate::Add));
             add_parts();
-            return t.when(t.is_last(self.depth), finish);
+            return t.when(t.and(t.is_last(self.depth), ends), finish);
         }
         // The product of a whole block is all of its sum; in one straight line a TPU rounds rows while it multiplies
         // others.
@@ -132,7 +133,7 @@ impl Kernel for RowProduct {
         t.when(t.not(whole), || {
             start();
             add_parts();
-            finish();
+            t.when(ends, finish);
         });
     }
 }
