@@ -101,7 +101,7 @@ def main():
     parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=2, help="in a row, of which the fastest counts")
+    parser.add_argument("--calls", type=int, default=10, help="in a row, of which the fastest counts; they are short, and the first few after another program ran take up to three times as long")
     parser.add_argument("--without", action="append", choices=PEERS, default=[], help="a contender to leave out")
     parser.add_argument("--smoke", action="store_true", help="one round on a small problem, both types")
     args = parser.parse_args()
