@@ -10,6 +10,7 @@ mod masks;
 mod memory;
 mod recording;
 mod scalar;
+mod softmax;
 mod tile_ops;
 mod vectors;
 

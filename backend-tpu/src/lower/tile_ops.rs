@@ -5,9 +5,7 @@
 //! straight-line block holds.
 
 use tilecast_core::expr::{Expr, Leaf};
-use tilecast_core::ops::{
-    Accumulate, Contract, Delta, Direction, Largest, OneHot, TileOps, Unroll,
-};
+use tilecast_core::ops::{Accumulate, Contract, Delta, Direction, Largest, TileOps, Unroll};
 use tilecast_core::spec::AxisId;
 use tilecast_core::target::LANES;
 use tilecast_core::view::{
@@ -18,7 +16,7 @@ use super::copies::Copy;
 use super::memory::Moments;
 use super::recording::Recording;
 use super::scalar::{Number, Scalar};
-use super::vectors::{Form, LEAST_EXPONENT};
+use super::vectors::Form;
 use crate::mosaic::Value;
 use crate::mosaic::tpu::VectorKind;
 
@@ -27,13 +25,6 @@ use crate::mosaic::tpu::VectorKind;
 /// compiler would load all of the tile first, and spill it.
 const SUM_COLUMNS: usize = 1024;
 const SUM_ELEMENTS: usize = 16 * 1024;
-
-/// Rows of which the largest element is made at once, after a tree of slices: the compiler goes through registers one
-/// by one.
-const LARGEST_ROWS: usize = 32;
-
-/// Rows of a register of f32.
-const SUBLANES: usize = 8;
 
 /// Of so many groups of 128 columns the numbers of the columns may stand in registers while labels are compared with
 /// them; of more, labels are made distances first, to be compared with constants.
@@ -100,25 +91,6 @@ impl<'r> Recorder<'r> {
             };
             (r.compare_integers("eq", left, right), z)
         })
-    }
-
-    /// Makes the maximum of statistics what `new` makes of it and of that of a tile, `scale` times. No element is
-    /// counted.
-    fn set_maximum(
-        self,
-        stats: &Stats<Scalar<'r>>,
-        tile: &Tile<Scalar<'r>>,
-        scale: f32,
-        new: impl FnOnce(Value, Value) -> Value,
-    ) {
-        let r = self.0;
-        let groups = r.lane_groups(r.scaled(r.widen(r.load_tile(tile)), scale));
-        if groups.is_empty() {
-            return;
-        }
-        let Moments { max, sum, moment } = r.load_stats(stats);
-        let max = new(max, r.fold("arith.maximumf", groups));
-        r.store_stats(stats, Moments { max, sum, moment });
     }
 }
 
@@ -294,43 +266,13 @@ impl<'r> TileOps for Recorder<'r> {
         self.0.store_stats(&stats, Moments { max, sum, moment });
     }
 
-    /// Each lane keeps the statistics of its own columns: no value moves between lanes until
-    /// [`TileOps::finish_logsumexp`].
     fn online_logsumexp(
         &self,
         stats: impl Into<Stats<Scalar<'r>>>,
         tile: impl Into<Tile<Scalar<'r>>>,
         scale: f32,
     ) {
-        let (r, stats) = (self.0, stats.into());
-        let z = r.scaled(r.widen(r.load_tile(&tile.into())), scale);
-        let groups = r.lane_groups(z);
-        if groups.is_empty() {
-            return;
-        }
-        let Moments { max, sum, moment } = r.load_stats(&stats);
-        let tile_max = r.fold("arith.maximumf", groups.clone());
-        let new = r.same("arith.maximumf", &[max, tile_max]);
-        let from_new = |z| r.same("arith.subf", &[z, new]);
-        let exp = |exponent| r.same("math.exp", &[exponent]);
-        let down = from_new(max);
-        let factor = exp(down);
-        let old = r.same("arith.mulf", &[sum, factor]);
-        let exponents: Vec<_> = groups.into_iter().map(from_new).collect();
-        let exps: Vec<_> = exponents.iter().map(|&exponent| exp(exponent)).collect();
-        let added = r.fold("arith.addf", exps.clone());
-        let moment = moment.map(|moment| {
-            let shifted = r.same("arith.mulf", &[sum, r.at_least(down, LEAST_EXPONENT)]);
-            let shifted = r.same("arith.addf", &[moment, shifted]);
-            let old = r.same("arith.mulf", &[shifted, factor]);
-            let products = exps.iter().zip(&exponents).map(|(&exp, &exponent)| {
-                r.same("arith.mulf", &[exp, r.at_least(exponent, LEAST_EXPONENT)])
-            });
-            let added = r.fold("arith.addf", products.collect());
-            r.same("arith.addf", &[old, added])
-        });
-        let (max, sum) = (new, r.same("arith.addf", &[old, added]));
-        r.store_stats(&stats, Moments { max, sum, moment });
+        self.fold_logsumexp(&stats.into(), &tile.into(), scale);
     }
 
     fn start_logsumexp(
@@ -392,29 +334,7 @@ impl<'r> TileOps for Recorder<'r> {
         limit: f32,
         largest: Largest,
     ) -> Condition {
-        let r = self.0;
-        let Moments { sum, .. } = r.load_stats(&stats.into());
-        let rows = r.shape(sum)[0];
-        let height = match largest {
-            Largest::Balanced => LARGEST_ROWS,
-            Largest::InOrder => SUBLANES,
-        };
-        let height = if rows.is_multiple_of(height) {
-            height
-        } else {
-            rows
-        };
-        let slices = (0..rows).step_by(height);
-        let slices = slices.map(|row| r.slice(sum, [row, 0], [height, LANES]));
-        let maximum = |a, b| r.same("arith.maximumf", &[a, b]);
-        let of_slices = match largest {
-            Largest::Balanced => r.fold("arith.maximumf", slices.collect()),
-            Largest::InOrder => slices.reduce(maximum).unwrap_or(sum),
-        };
-        let largest = r.largest(of_slices);
-        // The compiler has no comparison of scalars that holds where one is NaN.
-        let within = r.compare_floats("ole", largest, r.f32_constant(limit));
-        Condition::Symbol(r.not(within))
+        self.largest_sum_exceeds(&stats.into(), limit, largest)
     }
 
     fn copy_stats(&self, out: impl Into<Stats<Scalar<'r>>>, stats: impl Into<Stats<Scalar<'r>>>) {
@@ -486,56 +406,7 @@ impl<'r> TileOps for Recorder<'r> {
         logits: impl Into<Tile<Scalar<'r>>>,
         delta: Delta<Scalar<'r>>,
     ) {
-        let (r, logits) = (self.0, logits.into());
-        let shape = [logits.rows.len, logits.columns.len];
-        let z = r.widen(r.load_tile(&logits));
-        let spread = |lanes| r.spread(lanes, shape[1]);
-        let [lse, mut probability] = [delta.lse, delta.probability].map(|rows| r.lanes(&rows));
-        let mut coefficients = vec![probability];
-        let log_p = r.same("arith.subf", &[r.scaled(z, delta.scale), spread(lse)]);
-        let exp = r.same("math.exp", &[log_p]);
-        probability = spread(probability);
-        if let Some(log_probability) = delta.log_probability {
-            let log_probability = r.lanes(&log_probability);
-            coefficients.push(log_probability);
-            // Where p is 0 its logarithm may be infinite.
-            let log_p = r.at_least(log_p, LEAST_EXPONENT);
-            let share = r.same("arith.mulf", &[log_p, spread(log_probability)]);
-            probability = r.same("arith.addf", &[probability, share]);
-        }
-        let mut d = r.same("arith.mulf", &[exp, probability]);
-        let zero = r.splat(0.0, &shape);
-        if let Some(OneHot {
-            coefficient,
-            labels,
-            first_column,
-        }) = delta.one_hot
-        {
-            let coefficient = r.lanes(&coefficient);
-            coefficients.push(coefficient);
-            let distances = r.lane_distances(r.lanes(&labels), first_column);
-            let starts = r.group_starts(shape);
-            let hit = r.compare_integers("eq", spread(distances), starts);
-            d = r.same("arith.subf", &[d, r.select(hit, spread(coefficient), zero)]);
-        }
-        if let Some(uniform) = delta.uniform {
-            let uniform = r.lanes(&uniform);
-            d = r.same("arith.subf", &[d, spread(uniform)]);
-            coefficients.push(uniform);
-        }
-        if let Some(cap) = delta.soft_cap {
-            let t = r.same("arith.mulf", &[z, r.splat(1.0 / cap, &shape)]);
-            let square = r.same("arith.mulf", &[t, t]);
-            let slope = r.same("arith.subf", &[r.splat(1.0, &shape), square]);
-            d = r.same("arith.mulf", &[d, slope]);
-        }
-        // A row without coefficients is 0 whatever its logits. Magnitudes add up without
-        // cancelling, so their sum is 0 only if all are.
-        let size = |lanes| r.same("math.absf", &[lanes]);
-        let sizes = coefficients.into_iter().map(size).collect();
-        let sizes = spread(r.fold("arith.addf", sizes));
-        let counts_not = r.compare_floats("oeq", sizes, zero);
-        r.store_tile(&out.into(), r.select(counts_not, zero, d));
+        self.store_delta(&out.into(), &logits.into(), delta);
     }
 
     fn mask_columns(&self, tile: impl Into<Tile<Scalar<'r>>>, valid: Scalar<'r>, value: f32) {
