@@ -2,8 +2,8 @@
 //! reads it.
 //!
 //! What is contiguous in the source and in the panel, lanes or depths, is copied; where one is contiguous here and the
-//! other there, 8 x 8 blocks of words are transposed in registers. Everything else, among it most edges, goes word by
-//! word through [`View::words`], which states what a word is.
+//! other there, 8 x 8 blocks of words are transposed in registers. What that leaves goes word by word through
+//! [`View::words`], which states what a word is.
 
 use std::ops::Range;
 
