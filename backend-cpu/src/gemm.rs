@@ -295,28 +295,25 @@ pub fn matmul(
         }
     }
     let depth_words = lhs.depth_words();
-    let (tile_rows, tile_columns) = (lhs.format.width, rhs.format.width);
+    let tile_rows = lhs.format.width;
     let slice_words = lhs.format.slice_words(rhs.parts);
     for first_word in (0..depth_words).step_by(slice_words) {
         let words = slice_words.min(depth_words - first_word);
         let tiles = lhs_block_words() / (lhs.parts * words) / tile_rows;
         let block_rows = tiles.max(1) * tile_rows;
         for first_row in (0..rows).step_by(block_rows) {
-            let lhs_slice = lhs.slice(first_row, first_word, words);
-            for first_column in (0..columns).step_by(tile_columns) {
-                simd.multiply(
-                    lhs.format.arithmetic,
-                    Strip {
-                        out: &mut values[first_row * row_stride + first_column..],
-                        row_stride,
-                        rows: block_rows.min(rows - first_row),
-                        columns: tile_columns.min(columns - first_column),
-                        lhs: lhs_slice,
-                        rhs: rhs.slice(first_column, first_word, words),
-                        accumulate: accumulate || first_word > 0,
-                    },
-                );
-            }
+            simd.multiply(
+                lhs.format.arithmetic,
+                Strip {
+                    out: &mut values[first_row * row_stride..],
+                    row_stride,
+                    rows: block_rows.min(rows - first_row),
+                    columns,
+                    lhs: lhs.slice(first_row, first_word, words),
+                    rhs: rhs.slice(0, first_word, words),
+                    accumulate: accumulate || first_word > 0,
+                },
+            );
         }
     }
     Ok(())

@@ -87,16 +87,31 @@ const WHOLE: Configuration = {
     configuration
 };
 
-/// Multiplies one strip of `bf16` pairs. Left panels hold [`TILE_WORDS`] words of each lane together; the depth is a
+/// Multiplies `bf16` pairs. Left panels hold [`TILE_WORDS`] words of each lane together; the depth is a
 /// multiple of that.
 ///
 /// # Safety
 ///
 /// [`is_available`] must have said so.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn multiply(strip: Strip<'_>) {
+pub(super) unsafe fn multiply(mut strip: Strip<'_>) {
     // SAFETY: the caller says that the machine has the instructions; the operand is a valid configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
+    for panel in 0..strip.right_panels(BLOCK) {
+        // SAFETY: configured above.
+        unsafe { multiply_panel(strip.of_right_panel(panel, BLOCK)) };
+    }
+    // SAFETY: as for the configuration. Without it the system would save the registers at every switch of threads.
+    unsafe { asm!("tilerelease", options(nostack, nomem)) };
+}
+
+/// Multiplies what has one right panel.
+///
+/// # Safety
+///
+/// [`is_available`] must have said so, and the registers are configured whole.
+#[target_feature(enable = "avx512f")]
+unsafe fn multiply_panel(strip: Strip<'_>) {
     let is_split = strip.lhs.parts * strip.rhs.parts > 1;
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
         let rows = BLOCK.min(strip.rows - first_row);
@@ -105,12 +120,12 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
         // Small products come first: what is there is added to the sum of all of them, or it would cost them their last
         // bits.
         if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
-            // SAFETY: configured above.
+            // SAFETY: as the caller says.
             unsafe { sum(out, strip.row_stride, operands, strip.accumulate) };
             continue;
         }
         let mut scratch = [0.0; BLOCK * BLOCK];
-        // SAFETY: configured above.
+        // SAFETY: as above.
         unsafe { sum(&mut scratch, BLOCK, operands, false) };
         for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
             let out = &mut out[row * strip.row_stride..][..strip.columns];
@@ -119,8 +134,6 @@ pub(super) unsafe fn multiply(strip: Strip<'_>) {
             }
         }
     }
-    // SAFETY: as for the configuration. Without it the system would save the registers at every switch of threads.
-    unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
 /// One block of results: the product of the first panels of two operands, after what is there, to accumulate.

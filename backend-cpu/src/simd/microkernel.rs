@@ -33,22 +33,42 @@ impl<V: Vector> Product<V> for Fused {
     }
 }
 
-/// A vertical strip of the product: all rows, at most one panel of columns, a slice of the depth.
+/// A part of the product, of a slice of the depth.
 pub(crate) struct Strip<'a> {
-    /// The strip's corner of the result and everything after it.
+    /// The part's corner of the result and everything after it.
     pub(crate) out: &'a mut [f32],
     /// From one row of `out` to the next.
     pub(crate) row_stride: usize,
-    /// Rows of the strip.
+    /// Rows of the part.
     pub(crate) rows: usize,
-    /// Columns of the strip: at least one, at most a panel.
+    /// Columns of the part.
     pub(crate) columns: usize,
-    /// The left operand from the first row of the strip on.
+    /// The left operand from the first row of the part on.
     pub(crate) lhs: Slice<'a>,
-    /// The right operand from the first column of the strip on.
+    /// The right operand from the first column of the part on.
     pub(crate) rhs: Slice<'a>,
     /// Whether to add to `out` or overwrite it.
     pub(crate) accumulate: bool,
+}
+
+impl Strip<'_> {
+    /// Panels of so many columns.
+    #[inline(always)]
+    pub(super) fn right_panels(&self, width: usize) -> usize {
+        self.columns.div_ceil(width)
+    }
+
+    /// The part that has the columns of a right panel.
+    #[inline(always)]
+    pub(super) fn of_right_panel(&mut self, panel: usize, width: usize) -> Strip<'_> {
+        let first_column = panel * width;
+        Strip {
+            out: &mut self.out[first_column..],
+            columns: width.min(self.columns - first_column),
+            rhs: self.rhs.starting_at(panel),
+            ..*self
+        }
+    }
 }
 
 /// The depth of a strip, of the panels of an operand.
@@ -87,16 +107,20 @@ impl<'a> Slice<'a> {
 pub(super) fn multiply<V, P, const ROWS: usize, const VECTORS: usize>(
     isa: V::Isa,
     product: P,
-    strip: Strip<'_>,
+    mut strip: Strip<'_>,
 ) where
     V: Vector,
     P: Product<V>,
 {
-    // The last panel of columns is often partly padding: a narrower tile does not compute it.
-    match strip.columns.div_ceil(V::LANES) {
-        1 => tiles::<V, P, ROWS, 1>(isa, product, strip, VECTORS * V::LANES),
-        2 => tiles::<V, P, ROWS, 2>(isa, product, strip, VECTORS * V::LANES),
-        _ => tiles::<V, P, ROWS, VECTORS>(isa, product, strip, VECTORS * V::LANES),
+    let width = VECTORS * V::LANES;
+    for panel in 0..strip.right_panels(width) {
+        let strip = strip.of_right_panel(panel, width);
+        // The last panel of columns is often partly padding: a narrower tile does not compute it.
+        match strip.columns.div_ceil(V::LANES) {
+            1 => tiles::<V, P, ROWS, 1>(isa, product, strip, width),
+            2 => tiles::<V, P, ROWS, 2>(isa, product, strip, width),
+            _ => tiles::<V, P, ROWS, VECTORS>(isa, product, strip, width),
+        }
     }
 }
 
