@@ -289,7 +289,10 @@ pub fn matmul(
         rows,
         columns,
     } = out;
-    if lhs.depth == 0 && !accumulate && columns > 0 {
+    if columns == 0 {
+        return Ok(());
+    }
+    if lhs.depth == 0 && !accumulate {
         for row in 0..rows {
             values[row * row_stride..][..columns].fill(0.0);
         }

@@ -314,6 +314,19 @@ fn products_deeper_than_a_slice_match_f64() {
 }
 
 #[test]
+fn a_product_without_columns_is_nothing() {
+    let (m, k) = (33, 2 * deepest_slice() + 37);
+    let lhs = Stored::new(PLAIN, m, k, false);
+    let rhs = Stored::new(PLAIN, k, 0, false);
+    for simd in Simd::available() {
+        for arithmetic in arithmetics(simd, 0) {
+            let operands = [&lhs, &rhs].map(|stored| stored.source(false));
+            assert!(product(simd, operands, arithmetic).is_empty(), "{simd}");
+        }
+    }
+}
+
+#[test]
 fn products_taller_than_a_block_match_f64() {
     let depth = deepest_slice();
     let shape @ (m, n, k) = (lhs_block_words() / depth + 9, 5, depth);

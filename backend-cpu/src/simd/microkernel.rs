@@ -5,7 +5,7 @@
 //! is broadcast against it: `ROWS * VECTORS` multiply-accumulates for `ROWS + VECTORS` loads, which is what keeps the
 //! multipliers, and not the loads, the limit.
 //!
-//! The packed operands are panels of 32-bit words (see [`pack`](super::pack)). A word is one `f32`, or two
+//! The packed operands are panels of 32-bit words (see [`format`](super::format)). A word is one `f32`, or two
 //! consecutive depths of `bf16`; the loops move words and only [`Product`] knows which.
 
 use super::memory::{Cache, Line, prefetch};
