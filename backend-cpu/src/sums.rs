@@ -1,5 +1,5 @@
-//! Sums start at 0, and most of what is added first replaces that: scratch that a kernel makes 0 is not written until it
-//! is read, and a product that is added to it overwrites it.
+//! Sums start at 0, and most of what is added first replaces that: scratch that a kernel makes 0 is not written until
+//! it is read, and a product that is added to it overwrites it.
 
 use tilecast_core::spec::Buffer;
 use tilecast_core::view::{BufferId, Tile};

@@ -9,7 +9,8 @@ All run with as many threads on the same numbers: rows sorted by expert, of whic
 training scripts have it, a product for each expert; `grouped` is its `grouped_mm`; `ragged` is `jax.lax.ragged_dot`. `forward` is the
 product, `both` the product and both gradients for the cotangent that is the product itself. `of peak` is useful work, 2 T I O operations
 forward and three times as many for both, over the highest rate of multiply-adds from registers in the same run. The results are compared
-as well, and that is all that --smoke is for. Exit code 1 if they differ.
+as well, and that is all that --smoke is for. Calls are short, and the first few after another program ran take up to three times as
+long: a turn has many. Exit code 1 if they differ.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def main():
     parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=10, help="in a row, of which the fastest counts; they are short, and the first few after another program ran take up to three times as long")
+    parser.add_argument("--calls", type=int, default=10, help="in a row, of which the fastest counts")
     parser.add_argument("--without", action="append", choices=PEERS, default=[], help="a contender to leave out")
     parser.add_argument("--smoke", action="store_true", help="one round on a small problem, both types")
     args = parser.parse_args()

@@ -87,8 +87,7 @@ const WHOLE: Configuration = {
     configuration
 };
 
-/// Multiplies `bf16` pairs. Left panels hold [`TILE_WORDS`] words of each lane together; the depth is a
-/// multiple of that.
+/// Multiplies `bf16` pairs. Left panels hold [`TILE_WORDS`] words of each lane together; the depth is a multiple of that.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! Packing: an operand of the matrix product is copied into [panels](super::format) in exactly the order the microkernel
-//! reads it.
+//! Packing: an operand of the matrix product is copied into [panels](super::format) in exactly the order the
+//! microkernel reads it.
 //!
 //! What is contiguous in the source and in the panel, lanes or depths, is copied; where one is contiguous here and the
 //! other there, 8 x 8 blocks of words are transposed in registers. What that leaves goes word by word through
@@ -74,13 +74,29 @@ const WORDS_AHEAD: usize = 4;
 /// copied at once.
 const LANES_AHEAD: usize = TRANSPOSED;
 
+/// What is contiguous, in the operand and in its panels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Contiguous {
+    /// Lanes in both: they are copied.
+    Lanes,
+    /// Depths in both.
+    Depths,
+    /// Lanes in the operand and depths in panels: they are transposed.
+    LanesToDepths,
+    /// Depths in the operand and lanes in panels.
+    DepthsToLanes,
+    /// Nothing in the operand.
+    Nothing,
+}
+
 /// An operand whose elements become words in the manner of `W`.
 struct View<'a, W: Word<PARTS>, const PARTS: usize> {
     values: &'a [W::Element],
     extents: Extents,
     fill: W::Element,
     zero: W::Element,
-    /// The values of all stored lanes at a depth that is not stored, where lanes are contiguous.
+    /// The values of all stored lanes at a depth that is not stored, where lanes are contiguous and the last words may
+    /// need them.
     missing: Vec<W::Element>,
 }
 
@@ -88,8 +104,9 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
     fn new(values: &'a [W::Element], extents: Extents) -> Self {
         let [fill, zero] = [extents.fill, 0.0].map(W::Element::from_f32);
         let is_cut = extents.valid_depth < extents.depth;
+        let is_even = extents.valid_depth.is_multiple_of(TRANSPOSED * W::DEPTHS);
         let missing = match extents.lane_stride {
-            1 => vec![if is_cut { fill } else { zero }; extents.valid_lanes],
+            1 if !is_even => vec![if is_cut { fill } else { zero }; extents.valid_lanes],
             _ => Vec::new(),
         };
         Self {
@@ -135,8 +152,9 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             self.clear_padding(part, format, panel_words);
         }
         // The stored part is moved in bulk; what is left of the operand, word by word.
-        let words = self.words_in_bulk(format);
-        if e.lane_stride == 1 && format.run == 1 {
+        let contiguous = self.contiguous(format);
+        let words = self.words_in_bulk(contiguous);
+        if contiguous == Contiguous::Lanes {
             // As most right panels are, and most left ones of eight.
             match format.width.is_multiple_of(16) {
                 true => self.copy_lanes::<16>(words, &mut parts, format, panel_words),
@@ -149,17 +167,16 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             let first = i * format.width;
             let lanes = format.width.min(e.valid_lanes.saturating_sub(first));
             let mut done = lanes;
-            match (e.lane_stride, e.depth_stride) {
-                (1, _) if format.run == 1 => {}
-                (1, _) => {
+            match contiguous {
+                Contiguous::Lanes | Contiguous::Nothing => {}
+                Contiguous::Depths => self.copy_depths(first..first + lanes, words, panel, format),
+                Contiguous::LanesToDepths => {
                     done = lanes / TRANSPOSED * TRANSPOSED;
                     self.transpose_lanes::<V>(isa, first..first + done, words, panel, format);
                 }
-                (_, 1) if format.run == 1 => {
+                Contiguous::DepthsToLanes => {
                     self.transpose_depths::<V>(isa, first..first + lanes, words, panel, format);
                 }
-                (_, 1) => self.copy_depths(first..first + lanes, words, panel, format),
-                _ => {}
             }
             let logical = format.width.min(e.lanes - first);
             let whole_words = if done == logical { words } else { 0 };
@@ -187,22 +204,36 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
         }
     }
 
+    #[inline(always)]
+    fn contiguous(&self, format: PanelFormat) -> Contiguous {
+        let Extents {
+            lane_stride,
+            depth_stride,
+            ..
+        } = self.extents;
+        match (lane_stride, depth_stride, format.run) {
+            (1, _, 1) => Contiguous::Lanes,
+            (1, _, _) => Contiguous::LanesToDepths,
+            (_, 1, 1) => Contiguous::DepthsToLanes,
+            (_, 1, _) => Contiguous::Depths,
+            _ => Contiguous::Nothing,
+        }
+    }
+
     /// Depth words, from the first on, of which all lanes are copied or transposed many at a time.
     #[inline(always)]
-    fn words_in_bulk(&self, format: PanelFormat) -> usize {
+    fn words_in_bulk(&self, contiguous: Contiguous) -> usize {
         let e = &self.extents;
-        let stored = e.valid_depth / W::DEPTHS;
-        match (e.lane_stride, e.depth_stride) {
-            (1, _) if format.run == 1 => match e.valid_depth.div_ceil(W::DEPTHS) {
-                ..WORDS_AT_ONCE => 0,
-                words => words,
-            },
+        let begun = e.valid_depth.div_ceil(W::DEPTHS);
+        match contiguous {
+            Contiguous::Lanes if begun < WORDS_AT_ONCE => 0,
+            Contiguous::Lanes => begun,
             // The last eight may go beyond the depth, to what is padding of a run.
-            (1, _) if e.valid_depth == e.depth => {
-                (e.depth.div_ceil(W::DEPTHS)).next_multiple_of(TRANSPOSED)
+            Contiguous::LanesToDepths if e.valid_depth == e.depth => {
+                begun.next_multiple_of(TRANSPOSED)
             }
-            (1, _) | (_, 1) => stored / TRANSPOSED * TRANSPOSED,
-            _ => 0,
+            Contiguous::Nothing => 0,
+            _ => e.valid_depth / W::DEPTHS / TRANSPOSED * TRANSPOSED,
         }
     }
 
