@@ -1,14 +1,17 @@
 """Measures the VMEM of the points of `tilecast validate` again, with the TPU compiler; with --cycles their cycles too.
 
-    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout] [--targets v5e,v6e] [--kernels K] [--limit N] [--smallest]
+    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout|fit_logits|heldout_logits] [--targets v5e,v6e] [--kernels K] [--limit N] [--smallest]
         [--cycles [--record]]
 
 A row of backend-sim/data/SET.csv is emitted with its problem and blocks, compiled ahead of time (no TPU), and the bytes that its kernel uses are compared with the row. Where the library now makes another text
 of the kernel than was measured, the row is counted as changed and not compared. Exit code 1 if any row differs.
 
+A kernel of the ops on logits (--set fit_logits, heldout_logits) is compiled by itself, as the rows of heads were in their program.
+
 Cycles are read from the compiler's listings by tpu_schedule.py, with the scalars of the first launch, as the rows have them.
 Cycles that wait for copies, each at the full rate or all taking turns, are printed beside those of the row and not compared; --record
-writes them into the rows whose cycles are the same. Rows of v4 are left out: they are of one core, and the program is compiled for the two of a chip.
+writes them into the rows whose cycles are the same. Those of heads on v4 are left out: they are of one core, and the program is
+compiled for the two of a chip.
 """
 import argparse
 import csv
@@ -31,6 +34,8 @@ OPTIONS = {
     "weight": ["--weight"],
     "z_loss": ["--z-loss", "1e-4"],
     "label_smoothing": ["--label-smoothing", "0.1"],
+    "temperature": ["--temperature", "0.7"],
+    "in_place": ["--in-place"],
 }
 
 
@@ -38,7 +43,16 @@ def run(command):
     return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
+def is_of_logits(row):
+    return "op" in row
+
+
 def emit_arguments(row, target, limit_bytes):
+    if is_of_logits(row):
+        arguments = [row["op"].replace("_", "-"), "--target", target, "--tokens", row["tokens"], "--vocab", row["vocab"]]
+        arguments += ["--dtype", row["dtype"], "--blocks", f"{row['b']},{row['v']}", "--vmem-limit-kib", str(limit_bytes >> 10)]
+        arguments += ["--pass", "forward" if row["kernel"] == "softmax_statistics" else "backward"]
+        return arguments + [word for option in row["options"].split() for word in OPTIONS[option]]
     blocks = ",".join(row[side] for side in "bhv")
     arguments = ["linear-ce", "--target", target, "--tokens", row["tokens"], "--hidden", row["hidden"]]
     arguments += ["--vocab", row["vocab"], "--dtype", row["dtype"], "--blocks", blocks, "--backward-blocks", blocks]
@@ -77,18 +91,39 @@ def emit(tilecast, row, folder):
     return path, kernels
 
 
+def emit_of_logits(tilecast, row, folder):
+    """The path of the row's kernel, and its text by its name."""
+    path = os.path.join(folder, "kernel.mlir")
+    limit = int(row["limit_bytes"])
+    emitted = run([tilecast, "emit", *emit_arguments(row, row["target"], limit), "--format", "mosaic", "--output", path])
+    if emitted.returncode != 0:
+        raise RuntimeError(emitted.stderr.strip())
+    with open(path, "rb") as f:
+        return path, {"." + row["kernel"]: f.read()}
+
+
+def compile_of_logits(row):
+    """How the kernel is compiled: logits that are masked in their window are no output."""
+    results = {"entropy": 2, "grpo": 3, "logits_ce": 3 if "label_smoothing" in row["options"] else 2}[row["op"]]
+    outputs = results if row["kernel"] == "softmax_statistics" else 1
+    more = ["--outputs", str(outputs), "--vmem-limit-kib", str(int(row["limit_bytes"]) >> 10)]
+    return {"form": "--mosaic", "more": more}
+
+
 def measure(options, rows):
     """What came of each row of a program: same, changed, differs or failed; and a line to print."""
     with tempfile.TemporaryDirectory(prefix="tilecast-points-") as folder:
         try:
-            path, kernels = emit(options.tilecast, rows[0], folder)
+            of_logits = is_of_logits(rows[0])
+            path, kernels = (emit_of_logits if of_logits else emit)(options.tilecast, rows[0], folder)
         except RuntimeError as error:
             return [("failed", str(error))] * len(rows)
         texts = [kernels.get("." + row["kernel"], kernels.get("")) for row in rows]
         changed = [text is None or f"{zlib.adler32(text):08x}" != row["text"] for row, text in zip(rows, texts)]
         if all(changed):
             return [CHANGED] * len(rows)
-        answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, rows[0]["target"], path, folder)
+        how = compile_of_logits(rows[0]) if of_logits else {}
+        answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, rows[0]["target"], path, folder, **how)
         schedules = []
         if options.cycles and answer["status"] == "ok":
             figures = tpu_schedule.figures(options.tilecast, rows[0]["target"])
@@ -132,7 +167,7 @@ def cycles(row, answer, independent, shared):
     for column, calls in [("cycles_independent", independent), ("cycles_shared", shared)]:
         with_copies = calls[name]["first_cycles_with_copies"]
         line += f"; {column} {with_copies}, {row[column] or 'not measured'}"
-        if read == measured:
+        if read == measured and row["target"] != "v4":
             row[column] = with_copies
     return ("same" if read == measured else "differs"), line
 
@@ -141,7 +176,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilecast", default="target/release/tilecast")
     parser.add_argument("--libtpu", required=True)
-    parser.add_argument("--set", default="heldout", choices=["fit", "heldout"])
+    parser.add_argument("--set", default="heldout", choices=["fit", "heldout", "fit_logits", "heldout_logits"])
     parser.add_argument("--targets", default="v4,v5e,v5p,v6e,v7x")
     parser.add_argument("--kernels", help="only rows of these kernels")
     parser.add_argument("--limit", type=int, help="only this many rows, evenly spread")
@@ -156,9 +191,9 @@ def main():
     if options.kernels:
         rows = [row for row in rows if row["kernel"] in options.kernels.split(",")]
     if options.cycles:
-        rows = [row for row in rows if row["status"] == "ok" and row["cycles"] and row["target"] != "v4"]
+        rows = [row for row in rows if row["status"] == "ok" and row["cycles"] and (is_of_logits(row) or row["target"] != "v4")]
     if options.smallest:
-        rows = sorted(rows, key=lambda row: (math.prod(int(row[side]) for side in "bhv"), row["cycles"]))[: options.limit]
+        rows = sorted(rows, key=lambda row: (math.prod(int(row[side]) for side in "bhv" if side in row), row["cycles"]))[: options.limit]
     elif options.limit:
         rows = rows[:: max(1, len(rows) // options.limit)][: options.limit]
     counts = {"same": 0, "changed": 0, "differs": 0, "failed": 0}
@@ -169,8 +204,8 @@ def main():
     for rows in programs.values():
         for row, (outcome, line) in zip(rows, measure(options, rows)):
             counts[outcome] += 1
-            sides = "b h v tokens hidden vocab".split()
-            print(outcome, row["target"], row["kernel"], row["dtype"], *(row[side] for side in sides), line, flush=True)
+            sides = [row[side] for side in "b h v tokens hidden vocab".split() if side in row]
+            print(outcome, row["target"], row["kernel"], row["dtype"], *sides, line, flush=True)
     if options.record:
         with open(data, "w") as f:
             writer = csv.DictWriter(f, everything[0], lineterminator="\n")

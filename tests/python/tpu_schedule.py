@@ -49,8 +49,8 @@ LOGIC = {"por": "({} or {})", "pand": "({} and {})", "pnand": "not ({} and {})",
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Operations that leave the registers as they are: a pointer or a phi names a register again.
 NEUTRAL = {"int_to_ptr", "sphi", "inlined_call_operand", "shalt", "sfence", "vsyncmov", "sdelay", "strace", "setrngseed"}
-# Values from elsewhere, taken as 0: from a vector, a semaphore, the loader. Of these only the first decides a branch, in a kernel
-# that does over again what its data made inaccurate: 0 is accurate.
+# Values from elsewhere, taken as 0, as is what is computed of data in f32: from a vector, a semaphore, the loader. Of these only the
+# first decides a branch, in a kernel that does over again what its data made inaccurate: 0 is accurate.
 UNKNOWN = {"spop", "reloc", "scalar_parameter_address"}
 EFFECTS = {"sst", "sbr", "dma", "vsyncadd", "vsyncpa", "sdivrem"}
 # What an operand of prefetched scalars is: its kind of memory, and its number.
@@ -267,7 +267,7 @@ class Machine:
             return f"memory.get({self.address(program, rest)}, {int(program.name == MAIN)})"
         if (operation, variant) == ("spop", "drf"):
             return f"M.divided.get({rest.lstrip('%')!r}, 0)"
-        if operation in UNKNOWN:
+        if operation in UNKNOWN or variant.startswith("f32"):
             return "0"
         values = [self.value(program, argument.split("=")[-1]) for argument in self.arguments(rest)]
         if operation in ("smov", "pmov"):
@@ -284,6 +284,8 @@ class Machine:
             return f"signed({values[0]} << {values[1]} | (1 << {values[1]}) - 1)"
         if operation == "smulhi":
             return f"signed((({values[0]} & 0xFFFFFFFF) * ({values[1]} & 0xFFFFFFFF)) >> 32)"
+        if operation == "sc":  # the carry of a sum
+            return f"(({values[0]} & 0xFFFFFFFF) + ({values[1]} & 0xFFFFFFFF) > 0xFFFFFFFF)"
         if operation == "sshrl":
             return f"(({values[0]} & 0xFFFFFFFF) >> {values[1]})"
         if operation in ("smax", "smin"):
@@ -374,10 +376,10 @@ def cores(figures):
     return figures["tensorcores"] if figures["megacore"] else 1
 
 
-def compile_with_listings(tilecast, libtpu, target, program, folder, timeout=1200):
-    """What `tilecast compile` says of a StableHLO file; the compiler's listings go to `folder`."""
+def compile_with_listings(tilecast, libtpu, target, program, folder, timeout=1200, form="--stablehlo", more=()):
+    """What `tilecast compile` says of a file of this form; the compiler's listings go to `folder`."""
     environment = dict(os.environ, LIBTPU_INIT_ARGS=" ".join([f"--xla_jf_dump_to={folder}", *DUMP_FLAGS]))
-    command = [tilecast, "compile", "--stablehlo", program, "--target", target, "--libtpu", libtpu, "--json"]
+    command = [tilecast, "compile", form, program, "--target", target, "--libtpu", libtpu, "--json", *more]
     done = subprocess.run([*command, "--timeout", str(timeout)], capture_output=True, text=True, env=environment)
     try:
         return json.loads(done.stdout)

@@ -90,6 +90,14 @@ class Reader(unittest.TestCase):
 """
         self.assertEqual(run(TLP=text).S[4:7], [100 * 2 // 3, 0b111, 0b11111])
 
+    def test_carries_of_sums_and_data(self):
+        text = """
+     0   :  { %s1_s1 = smov.u32 4294967295  ;;  %s2_s2 = smov.u32 1  ;;  %s3_s3 = smov.u32 9 }
+   0x1   :  { %p4_p1 = sc.u32 %s1_s1, %s2_s2  ;;  %p5_p2 = sc.u32 %s2_s2, 4294967294  ;;  %s6_s3 = smul.f32 2.5, %s3_s3 }
+"""
+        machine = run(TLP=text)
+        self.assertEqual((machine.P[1:3], machine.S[3]), ([True, False], 0))
+
     def test_independent_copies_do_not_take_turns(self):
         two = COPY.replace("   0x2 ", "   0x2   :  { %9 = dma.hbm_to_vmem /*hbm=*/%s0_s0, /*size_in_granules=*/64, /*vmem=*/%s0_s0, /*dst_syncflagno=*/9 }\n   0x3 ", 1)
         shared, independent = [run(independent, TLP=two).stalled for independent in (False, True)]

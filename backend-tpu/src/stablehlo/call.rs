@@ -30,11 +30,12 @@ impl Call<'_> {
             let layouts: Vec<String> = types.iter().map(|ty| layout(ty)).collect();
             layouts.join(", ")
         };
+        // The compiler's reports and profiles name a call by its location.
+        let kernel = self.kernel;
         format!(
-            "{name}{arity} = stablehlo.custom_call @tpu_custom_call({}) {{backend_config = \"{}\", kernel_name = \"{}\", operand_layouts = [{}], output_operand_aliases = [{}], result_layouts = [{}]}} : ({}) -> {result_list}",
+            "{name}{arity} = stablehlo.custom_call @tpu_custom_call({}) {{backend_config = \"{}\", kernel_name = \"{kernel}\", operand_layouts = [{}], output_operand_aliases = [{}], result_layouts = [{}]}} : ({}) -> {result_list} loc(\"{kernel}\")",
             self.operands.join(", "),
             self.backend_config(),
-            self.kernel,
             layouts(self.operand_types),
             aliases.join(", "),
             layouts(self.result_types),
