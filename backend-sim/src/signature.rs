@@ -5,12 +5,11 @@
 //! axis goes, and for each operand which block of it a grid step needs: a *window*, with a function
 //! from grid indices and scalars to block indices.
 //!
-//! What is an output is not said. Outputs come after inputs and are written, so
-//! [`Signature::outputs`] takes what comes after the last operand that is not. (A kernel may write to
-//! the window of an input, to mask it.)
+//! What is an output is not said: [`Signature::outputs`].
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
+use tilecast_tpu::mosaic::signature::first_output;
 use tilecast_tpu::mosaic::tpu::{
     DimensionSemantics, ElementWindow, MemorySpace, PipelineMode, memory_space,
 };
@@ -168,25 +167,10 @@ impl Signature {
         self.semantics.iter().map(parallel).collect()
     }
 
-    /// Operands from this one on are outputs: what comes after the last that the kernel only reads.
+    /// Operands from this one on are [outputs](first_output).
     pub fn outputs(&self, module: &Module) -> usize {
-        let roots = self.roots(module);
-        let mut written = vec![false; module.value_count()];
-        module.walk(self.function, &mut |op| {
-            let operands = module.operands(op);
-            let target = match module.op_name(op) {
-                "vector.store" | "tpu.vector_store" | "tpu.store" | "tpu.strided_store"
-                | "tpu.shuffled_store" | "memref.store" => operands.get(1),
-                "tpu.enqueue_dma" => copy_target(module, op),
-                _ => None,
-            };
-            if let Some(root) = target.and_then(|value| roots[value.index()]) {
-                written[root.index()] = true;
-            }
-        });
-        let is_read_only = |operand: &Operand| !written[operand.value.index()];
-        let last_input = self.operands.iter().rposition(is_read_only);
-        last_input.map_or(0, |i| i + 1)
+        let operands: Vec<Value> = self.operands.iter().map(|operand| operand.value).collect();
+        first_output(module, self.function, &operands)
     }
 
     /// For each value, the argument it is a part or another view of.
@@ -389,13 +373,6 @@ fn follows(module: &Module, map: Op, axes: usize) -> Vec<bool> {
         .collect();
     follows.resize(axes, false);
     follows
-}
-
-/// Where a copy goes to.
-fn copy_target(module: &Module, op: Op) -> Option<&Value> {
-    let sizes = module.integers_attribute(op, "operandSegmentSizes")?;
-    let before: i64 = sizes.iter().take(2).sum();
-    module.operands(op).get(usize::try_from(before).ok()?)
 }
 
 /// The sizes of a memref, and bits of an element; none for semaphores and what has another size at

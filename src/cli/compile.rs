@@ -23,8 +23,9 @@ pub(crate) use compiler::run;
 /// libtpu/libtpu.so.
 ///
 /// The text of a kernel does not say which operands are outputs, nor how large the arrays are of which it sees windows.
-/// Outputs are taken to be the operands from the first that is written (or the last --outputs), arrays the smallest
-/// that hold all windows of the grid, with prefetched scalars 0. The report shows what was taken.
+/// Outputs are taken to be the operands after the last that is not written (or the last --outputs); of these, what is
+/// loaded before it is stored, to be masked, is an input if others follow. Arrays are taken to be the smallest that
+/// hold all windows of the grid, with prefetched scalars 0. The report shows what was taken.
 #[derive(clap::Args, Debug)]
 #[command(
     group(ArgGroup::new("module").args(["op", "mosaic", "stablehlo"]).required(true)),
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     vmem_limit_kib: Option<u32>,
     /// The last N operands of the Mosaic kernel before its scratch are outputs
-    /// [default: those from the first that is written]
+    /// [default: those after the last that is not written]
     #[arg(
         long,
         value_name = "N",

@@ -3,9 +3,10 @@
 //! A module says less than its caller knew. Its arguments are, in this order, one grid index for each
 //! axis, prefetched scalars, inputs, outputs and scratch; but
 //!
-//! * **which operands are outputs** is not said. A kernel that writes an operand, by a store or a copy,
-//!   needs it as an output; so the outputs are taken to be the operands from the first that is written.
-//!   That is wrong for a kernel that writes an input in place, which is why the number can be given;
+//! * **which operands are outputs** is not said. They come last, and a kernel writes all of them, by a store or a copy;
+//!   so they are taken to be what comes after the last operand that it does not write. An input may be written, too, to
+//!   mask what lies beyond its end: what the kernel loads before it stores there is an input if others follow. That is
+//!   wrong for a kernel that adds to an output as it was, which is why the number can be given ([`first_output`]);
 //! * **how large an array is** of which the kernel sees windows is not said either. The windows that the
 //!   grid visits must lie in it, so it is taken to be the smallest array of whole windows that holds them.
 //!   Where the index map reads a prefetched scalar, which only the run knows, the scalar is taken to be 0,
@@ -114,8 +115,8 @@ pub enum SignatureError {
     },
 }
 
-/// The arrays of the kernel in `module`; the last `outputs` operands are written, by default those from the
-/// first that the kernel is seen to write.
+/// The arrays of the kernel in `module`; the last `outputs` operands are outputs, by default those from
+/// [`first_output`] on.
 ///
 /// # Errors
 /// [`SignatureError`] names the argument and what is not known about it.
@@ -131,14 +132,14 @@ pub fn signature(module: &Module, outputs: Option<usize>) -> Result<Signature, S
                 operands,
             });
         }
-        None => match kernel.first_written() {
-            Some(first) => operands - first,
-            None => {
+        None => match operands - first_output(module, kernel.function, &kernel.operands) {
+            0 => {
                 return Err(SignatureError::NoOutput {
                     kernel: kernel.name,
                     operands,
                 });
             }
+            count => count,
         },
     };
     let scalars = (0..kernel.scalars.len()).map(|i| kernel.scalar(i));
@@ -153,6 +154,37 @@ pub fn signature(module: &Module, outputs: Option<usize>) -> Result<Signature, S
         outputs,
         name: kernel.name,
     })
+}
+
+/// The first of the operands of a kernel that is an output, as far as its body tells; their number if none is.
+pub fn first_output(module: &Module, function: Op, operands: &[Value]) -> usize {
+    let mut written = vec![false; operands.len()];
+    let mut loaded_first = vec![false; operands.len()];
+    module.walk(function, &mut |op| {
+        let number = |memory: Value| {
+            let memory = whole(module, memory);
+            operands.iter().position(|&operand| operand == memory)
+        };
+        if let Some(i) = written_by(module, op).and_then(number) {
+            written[i] = true;
+        } else if module.op_name(op).ends_with("load") {
+            let loaded = module.operands(op).first();
+            if let Some(i) = loaded.and_then(|&memory| number(memory)) {
+                loaded_first[i] |= !written[i];
+            }
+        }
+    });
+    let last_read = written.iter().rposition(|written| !written);
+    let first = last_read.map_or(0, |i| i + 1);
+    if first == operands.len() {
+        // One that is not written at all may be an output for all that, behind others.
+        return written.iter().position(|&written| written).unwrap_or(first);
+    }
+    let masked = loaded_first[first..].iter().take_while(|&&loaded| loaded);
+    match first + masked.count() {
+        all if all == operands.len() => first,
+        first => first,
+    }
 }
 
 /// The function that is the kernel, with its arguments by what they are.
@@ -220,17 +252,6 @@ impl<'m> Kernel<'m> {
             grid,
             windows,
         })
-    }
-
-    /// The first operand that is the target of a store or a copy.
-    fn first_written(&self) -> Option<usize> {
-        let mut first = None;
-        self.module.walk(self.function, &mut |op| {
-            let target = written_by(self.module, op).map(|memory| whole(self.module, memory));
-            let written = self.operands.iter().position(|&o| Some(o) == target);
-            first = first.into_iter().chain(written).min();
-        });
-        first
     }
 
     fn scalar(&self, i: usize) -> Result<ArrayType, SignatureError> {

@@ -99,6 +99,48 @@ fn an_index_map_that_is_not_understood_is_an_error_that_names_it() {
     );
 }
 
+/// A window of an input is loaded and stored to mask it; one of an output is stored first.
+#[test]
+fn a_masked_input_is_an_input() {
+    let window = format!("memref<8x128xf32, {VMEM}>");
+    let load = |name: &str, from: &str| {
+        format!("{name} = vector.load %{from}[%c0, %c0] : {window}, vector<8x128xf32>\n ")
+    };
+    let store = |to: &str| {
+        format!(
+            "tpu.vector_store %{to}[%c0, %c0], %0 {{strides = array<i32>}} : {window}, vector<8x128xf32>,\n "
+        )
+    };
+    let counts = |body: &[String]| {
+        let body = format!("%c0 = arith.constant 0 : index\n {}", body.concat());
+        let attributes = "dimension_semantics = [], scalar_prefetch = 0 : i64, scratch_operands = 0 : i64, \
+                          tpu.core_type = #tpu.core_type<tc>";
+        let arguments = format!("%x: {window}, %y: {window}, %z: {window}");
+        let found = arrays(&text(&arguments, attributes, &body, ""), None).unwrap();
+        (found.inputs.len(), found.outputs.len())
+    };
+    let x = load("%0", "x");
+    // Masked, then two outputs; the second adds to what it has.
+    let added = load("%1", "z");
+    assert_eq!(
+        counts(&[x.clone(), store("x"), store("y"), store("z"), added]),
+        (1, 2)
+    );
+    // An output that is read back later.
+    assert_eq!(
+        counts(&[x.clone(), store("y"), load("%1", "y"), store("z")]),
+        (1, 2)
+    );
+    // Masked, in front of what is only read.
+    assert_eq!(counts(&[x.clone(), store("x"), store("z")]), (2, 1));
+    // Nothing but what it has loaded before.
+    let all = ["x", "y", "z"].map(|name| load(&format!("%{name}0"), name));
+    assert_eq!(
+        counts(&[x, all.concat(), store("x"), store("y"), store("z")]),
+        (0, 3)
+    );
+}
+
 /// Without windows, operands are whole arrays; what is written is written through views.
 #[test]
 fn outputs_begin_with_the_first_operand_that_is_written() {
