@@ -172,7 +172,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         self.panels[out.buffer.index()].invalidate();
     }
 
-    /// Sets a rectangle of a tile. An input window only remembers it.
+    /// Sets a rectangle of a tile, which reaches to its last row or column. An input window only remembers it, for all of
+    /// its columns or rows.
     pub(crate) fn mask(
         &self,
         tile: &Tile<i64>,
@@ -185,10 +186,10 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         }
         if let Slot::Input(window) = &mut *self.slot(tile.buffer) {
             // What was packed without the mask has another key.
-            if columns.start == 0 {
-                window.masks.rows = Some((rows.start, value));
+            if rows.start > 0 {
+                window.masks.rows = Some((start(&tile.rows) + rows.start, value));
             } else {
-                window.masks.columns = Some((columns.start, value));
+                window.masks.columns = Some((start(&tile.columns) + columns.start, value));
             }
             return;
         }

@@ -93,6 +93,12 @@ impl Target {
             1
         }
     }
+
+    /// Vector registers of a core; where their number is not published, that of v5p.
+    pub fn registers(&self) -> usize {
+        let like = Self::of(Generation::V5p).vregs.value;
+        self.vregs.value.or(like).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Target {

@@ -259,7 +259,7 @@ impl Column {
                     b,
                     v: whole(blocks.v),
                     vector,
-                    sub_tile: 16.min(b),
+                    sub_tile: [16.min(b), whole(blocks.v).min(256)],
                 })
             }
         }

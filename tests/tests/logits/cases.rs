@@ -145,7 +145,7 @@ fn low_blocks_in_a_vector() {
     for b in [8, 16, 32, 64] {
         let blocks = Blocks {
             vector: 128,
-            sub_tile: 8,
+            sub_tile: [8, 128],
             ..Blocks::new(b, 128)
         };
         assert_all("low blocks", at(warm()), |case| Case {

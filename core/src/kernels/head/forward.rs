@@ -23,7 +23,7 @@ use super::per_row::{PerRow, RowWise, compute};
 use super::{Head, HeadError, InDw};
 use crate::DType;
 use crate::expr::Expr;
-use crate::kernels::softmax::{Fold, Pick, Statistics, Wanted};
+use crate::kernels::softmax::{Fold, Overhang, Pick, Statistics, Wanted};
 use crate::ops::{Direction, Index, Largest, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, KernelSpec, Semantics, SpecBuilder};
@@ -291,7 +291,10 @@ impl Forward {
             rows: part.rows,
             labels,
             first_column,
-            overhangs: self.logits.ragged_columns(),
+            overhang: match self.logits.ragged_columns() {
+                true => Overhang::Unmasked,
+                false => Overhang::Nowhere,
+            },
         }
     }
 

@@ -16,12 +16,12 @@ pub struct Blocks {
     /// Tokens of a window of a per-token vector, a multiple of `b`. A TPU takes such windows in
     /// multiples of its 128 lanes only; the blocks of logits in them may be lower.
     pub vector: usize,
-    /// Tokens handled at once within a block: what a TPU holds in registers.
-    pub sub_tile: usize,
+    /// Tokens and columns handled at once within a block: what a TPU holds in registers.
+    pub sub_tile: [usize; 2],
 }
 
 /// Rows that one register holds of bf16, two of f32.
-const TPU_SUB_TILE: usize = 16;
+const TPU_ROWS: usize = 16;
 
 impl Blocks {
     /// Blocks of `b` tokens and `v` columns, vectors and sub-tiles of `b` tokens.
@@ -30,15 +30,18 @@ impl Blocks {
             b,
             v,
             vector: b,
-            sub_tile: b,
+            sub_tile: [b, v],
         }
     }
 
-    /// Blocks of `b` tokens and `v` columns as `target` takes them.
+    /// Blocks of `b` tokens and `v` columns as `target` takes them. In f32 a sub-tile fills half of the registers: all
+    /// of it waits for its maximum, and beside exponentials, or more columns, would be spilled.
     pub fn for_target(b: usize, v: usize, target: &Target) -> Self {
+        let [lanes, sublanes] = [target.lanes.value, target.sublanes.value];
+        let columns = target.registers() / 2 * lanes * sublanes / TPU_ROWS;
         Self {
-            vector: b.max(1).next_multiple_of(target.lanes.value),
-            sub_tile: b.min(TPU_SUB_TILE),
+            vector: b.max(1).next_multiple_of(lanes),
+            sub_tile: [b.min(TPU_ROWS), v.min(columns)],
             ..Self::new(b, v)
         }
     }
@@ -53,7 +56,8 @@ impl Blocks {
             ("token block b", self.b),
             ("vocabulary block v", self.v),
             ("tokens of a vector", self.vector),
-            ("tokens of a sub-tile", self.sub_tile),
+            ("tokens of a sub-tile", self.sub_tile[0]),
+            ("columns of a sub-tile", self.sub_tile[1]),
         ] {
             check_size(name, size)?;
         }

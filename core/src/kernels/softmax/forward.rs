@@ -1,14 +1,14 @@
 //! The statistics kernel.
 
-use super::rows::Rows;
-use super::statistics::{Fold, Statistics, Wanted};
+use super::rows::{RowSpans, Rows};
+use super::statistics::{Fold, Overhang, Statistics, Wanted};
 use super::{Blocks, Logits, LogitsError};
 use crate::DType;
 use crate::expr::Expr;
 use crate::ops::TileOps;
 use crate::program::Kernel;
 use crate::spec::{KernelSpec, SpecBuilder};
-use crate::view::{RowsRef, TileRef};
+use crate::view::{RowsRef, Span, Tile, TileRef};
 
 /// Reads each logit once and keeps running `Statistics` of its row; after the last column block
 /// the rows are finished, in scratch, and after the last block of a vector the vector is written.
@@ -91,23 +91,48 @@ impl Kernel for Forward {
 
     fn body<T: TileOps>(&self, t: &T) {
         let rows = &self.rows;
-        if let Some(Labels { window, scratch }) = self.labels {
-            rows.when_first(t, || t.copy_rows(scratch, window));
-        }
         t.when(t.is_first(rows.columns), || {
+            if let Some(Labels { window, scratch }) = self.labels {
+                t.when(rows.is_first(t), || t.copy_rows(scratch, window));
+            }
             self.statistics.reset(t, rows.all(t).vector);
         });
-        rows.for_sub_tiles(t, |spans| {
-            let labels = self.labels.map(|labels| labels.scratch.span(spans.vector));
-            let fold = Fold {
-                logits: self.logits.rows(spans.block),
-                stats: spans.block,
-                rows: spans.vector,
-                labels,
-                first_column: rows.first_column(t),
-                overhangs: rows.overhangs_columns(),
+        // Some rows and columns of the block, and the column of the array at which they start.
+        let part = |spans: RowSpans<T::Index>, columns: Span<T::Index>| {
+            let start = columns.start.unwrap_or_else(|| t.index(0));
+            let tile = Tile {
+                columns,
+                ..self.logits.rows(spans.block)
             };
-            self.statistics.fold(t, fold);
+            (tile, rows.first_column(t) + start)
+        };
+        let overhang = match rows.overhanging_columns(t) {
+            Some(columns) => {
+                // Apart, for a branch cuts what is scheduled together.
+                t.when(t.is_last(rows.columns), || {
+                    rows.for_rows(t, |spans| {
+                        let (tile, first_column) = part(spans, columns);
+                        self.statistics.mask(t, tile, first_column);
+                    });
+                });
+                Overhang::Masked
+            }
+            None => Overhang::Nowhere,
+        };
+        rows.for_rows(t, |spans| {
+            let labels = self.labels.map(|labels| labels.scratch.span(spans.vector));
+            rows.for_columns(t, |columns| {
+                let (logits, first_column) = part(spans, columns);
+                let fold = Fold {
+                    logits,
+                    stats: spans.block,
+                    rows: spans.vector,
+                    labels,
+                    first_column,
+                    overhang,
+                };
+                self.statistics.fold(t, fold);
+            });
         });
         t.when(t.is_last(rows.columns), || {
             let (span, stats) = (rows.all(t).vector, self.statistics.stats);
@@ -116,17 +141,17 @@ impl Kernel for Forward {
             if let Some(entropy) = self.entropy {
                 t.finish_entropy(entropy.scratch.span(span), stats);
             }
-        });
-        rows.when_last(t, || {
-            let results = [
-                Some(self.lse),
-                self.vectors[0],
-                self.vectors[1],
-                self.entropy,
-            ];
-            for Finished { scratch, window } in results.into_iter().flatten() {
-                t.row_wise(window, Expr::leaf(scratch));
-            }
+            t.when(rows.is_last(t), || {
+                let results = [
+                    Some(self.lse),
+                    self.vectors[0],
+                    self.vectors[1],
+                    self.entropy,
+                ];
+                for Finished { scratch, window } in results.into_iter().flatten() {
+                    t.row_wise(window, Expr::leaf(scratch));
+                }
+            });
         });
     }
 }

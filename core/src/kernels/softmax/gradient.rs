@@ -99,7 +99,7 @@ impl Kernel for Gradient {
 
     fn body<T: TileOps>(&self, t: &T) {
         let rows = &self.rows;
-        rows.when_first(t, || {
+        t.when(t.and(rows.is_first(t), t.is_first(rows.columns)), || {
             let [labels, one_hot] = match self.one_hot {
                 Some(vectors) => vectors.map(Some),
                 None => [None; 2],
@@ -111,7 +111,7 @@ impl Kernel for Gradient {
                 t.copy_rows(scratch, window);
             }
         });
-        rows.for_sub_tiles(t, |spans| {
+        rows.for_rows(t, |spans| {
             let of = |vector: Vector| vector.scratch.span(spans.vector);
             let delta = Delta {
                 scale: self.scale,

@@ -42,4 +42,4 @@ pub use program::SoftmaxKernel;
 pub(crate) use program::{
     Coefficients, Found, SoftmaxProgram, Source, Vectors, gradient, statistics,
 };
-pub(crate) use statistics::{Fold, Pick, Statistics, Wanted};
+pub(crate) use statistics::{Fold, Overhang, Pick, Statistics, Wanted};

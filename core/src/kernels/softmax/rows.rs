@@ -4,6 +4,7 @@ use super::{Blocks, Logits, LogitsError};
 use crate::DType;
 use crate::ops::{TileOps, Unroll};
 use crate::spec::{AxisId, BlockIndex, Blocked, Semantics, SpecBuilder};
+use crate::target::LANES;
 use crate::view::Span;
 
 /// Grid `(vectors, blocks of a vector, columns)`: a vector is a window of a per-token vector, which may
@@ -59,17 +60,14 @@ impl Rows {
         Blocked::new(dtype, dims, block, [self.vector.into()]).masked()
     }
 
-    /// Runs `body` in the first step that sees a vector.
-    pub(super) fn when_first<T: TileOps>(&self, t: &T, body: impl FnOnce()) {
-        t.when(
-            t.and(t.is_first(self.block), t.is_first(self.columns)),
-            body,
-        );
+    /// Whether the block is the first one of its vector.
+    pub(super) fn is_first<T: TileOps>(&self, t: &T) -> T::Condition {
+        t.is_first(self.block)
     }
 
-    /// Runs `body` in the last step that sees a vector.
-    pub(super) fn when_last<T: TileOps>(&self, t: &T, body: impl FnOnce()) {
-        t.when(t.and(t.is_last(self.block), t.is_last(self.columns)), body);
+    /// Whether it is the last one.
+    pub(super) fn is_last<T: TileOps>(&self, t: &T) -> T::Condition {
+        t.is_last(self.block)
     }
 
     /// All rows of the step.
@@ -77,13 +75,19 @@ impl Rows {
         self.spans(t, Span::all(self.blocks.b))
     }
 
-    /// Runs `body` on the sub-tiles of the step.
-    pub(super) fn for_sub_tiles<T: TileOps>(&self, t: &T, body: impl Fn(RowSpans<T::Index>)) {
+    /// Runs `body` on the rows of the step, those of a sub-tile at a time.
+    pub(super) fn for_rows<T: TileOps>(&self, t: &T, body: impl Fn(RowSpans<T::Index>)) {
         let Blocks { b, sub_tile, .. } = self.blocks;
         // No product that could overlap: a loop keeps the code small.
-        t.for_sub_tiles(b, sub_tile, Unroll::Rolled, |span| {
+        t.for_sub_tiles(b, sub_tile[0], Unroll::Rolled, |span| {
             body(self.spans(t, span))
         });
+    }
+
+    /// Runs `body` on the columns of the block, those of a sub-tile at a time.
+    pub(super) fn for_columns<T: TileOps>(&self, t: &T, body: impl Fn(Span<T::Index>)) {
+        let Blocks { v, sub_tile, .. } = self.blocks;
+        t.for_sub_tiles(v, sub_tile[1], Unroll::Full, body);
     }
 
     /// The column of the array at which the block starts.
@@ -91,9 +95,12 @@ impl Rows {
         t.program_id(self.columns) * self.blocks.v as i64
     }
 
-    /// Whether some block overhangs the vocabulary.
-    pub(super) fn overhangs_columns(&self) -> bool {
-        !self.logits.vocab().is_multiple_of(self.blocks.v)
+    /// Columns of a block that may lie past the vocabulary, from a group of lanes on: those of the last block do.
+    pub(super) fn overhanging_columns<T: TileOps>(&self, t: &T) -> Option<Span<T::Index>> {
+        let v = self.blocks.v;
+        let inside = self.logits.vocab() % v;
+        let first = inside / LANES * LANES;
+        (inside > 0).then(|| Span::new(t.index(first as i64), v - first))
     }
 
     fn spans<T: TileOps>(&self, t: &T, block: Span<T::Index>) -> RowSpans<T::Index> {

@@ -31,7 +31,7 @@ pub(crate) struct Statistics {
 /// A tile of logits and what stands beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Fold<I> {
-    /// The logits; columns past the vocabulary are set to `-inf`.
+    /// The logits.
     pub(crate) logits: Tile<I>,
     /// Its rows among those of the logsumexp.
     pub(crate) stats: Span<I>,
@@ -42,7 +42,18 @@ pub(crate) struct Fold<I> {
     /// Column of the array at which it starts.
     pub(crate) first_column: I,
     /// Whether it may reach past the vocabulary.
-    pub(crate) overhangs: bool,
+    pub(crate) overhang: Overhang,
+}
+
+/// Columns of a tile past the vocabulary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overhang {
+    /// There are none.
+    Nowhere,
+    /// They hold anything, and are set to `-inf`.
+    Unmasked,
+    /// They are [set to `-inf`](Statistics::mask).
+    Masked,
 }
 
 /// How logits of labels are picked.
@@ -101,6 +112,12 @@ impl Statistics {
         for vector in [self.label_logit, self.logit_sum].into_iter().flatten() {
             t.fill_rows(vector.span(rows), 0.0);
         }
+    }
+
+    /// Sets the columns of a tile past the vocabulary, which starts at `first_column` of the array, to `-inf`.
+    pub(crate) fn mask<T: TileOps>(&self, t: &T, tile: Tile<T::Index>, first_column: T::Index) {
+        let left = t.index(self.vocab as i64) - first_column;
+        t.mask_columns(tile, left, f32::NEG_INFINITY);
     }
 
     /// Adds a tile of logits.
@@ -196,20 +213,19 @@ impl Statistics {
             rows,
             labels,
             first_column,
-            overhangs,
+            overhang,
         } = fold;
         if let Some(sum) = self.logit_sum {
             let mut value = Expr::leaf(logits);
-            if overhangs {
+            if overhang != Overhang::Nowhere {
                 let column = Int::Leaf(Leaf::Column(Some(first_column)));
                 value = column.less_than(self.vocab as i32).select(value, 0.0);
             }
             let columns = logits.columns.len;
             t.row_sum(sum.span(rows), columns, value, Accumulate::Add);
         }
-        if overhangs {
-            let left = t.index(self.vocab as i64) - first_column;
-            t.mask_columns(logits, left, f32::NEG_INFINITY);
+        if overhang == Overhang::Unmasked {
+            self.mask(t, logits, first_column);
         }
         into_logsumexp(self.stats.span(stats), logits);
         if let (Some(picked), Some(labels)) = (self.label_logit, labels) {
