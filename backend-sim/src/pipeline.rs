@@ -98,7 +98,7 @@ impl Busy {
     fn of(region: &Region, machine: &Machine) -> Self {
         let busy = |unit: Unit| {
             let unit = unit as usize;
-            region.times * region.slots[unit] / machine.slots_per_cycle[unit]
+            region.times * region.slots[unit] / machine.rates.slots_per_cycle[unit]
         };
         Self {
             cycles: region.times * region.cycles,

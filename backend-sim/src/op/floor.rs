@@ -27,7 +27,8 @@ impl<P: Problem> Request<P> {
 
     /// What the scalar code of the steps of each kernel takes.
     fn scalar_cycles(&self, program: &Program<P::Kernel>) -> Vec<f64> {
-        let [fixed, window, ..] = Machine::new(self.target).step_cycles;
+        let [fixed, moving, still, ..] = Machine::new(self.target).step_cycles;
+        let window = moving.min(still);
         let mut of_kernels = Vec::new();
         let counted = kernel::visit(
             program.steps(),

@@ -8,8 +8,8 @@ mod units;
 
 use self::units::Units;
 use super::account::Account;
-use super::timeline::{Span, Timeline};
-use super::unit::{Machine, Unit};
+use super::timeline::{Span, Timeline, Width};
+use super::unit::{Machine, Rates, Unit};
 use super::vector::{Fetch, Group, Vector};
 
 pub(crate) use product::{Product, Standing};
@@ -56,6 +56,10 @@ pub(crate) struct Block<'a> {
     units: Units,
     /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
     operands: Vec<(usize, u32)>,
+    /// What it is placed with.
+    rates: &'a Rates,
+    /// The critical path of a block without products.
+    critical: Option<f64>,
     /// Its number, by which values of other blocks are told apart.
     pub(crate) number: u32,
 }
@@ -73,13 +77,41 @@ impl<'a> Block<'a> {
             held: machine.held_products(false, false),
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
+            rates: &machine.rates,
+            critical: None,
             number,
         }
     }
 
+    /// The block, which is empty, is one with matrix products, or one without, whose critical path is given.
+    pub(crate) fn begin(&mut self, critical: Option<f64>) {
+        self.critical = critical;
+        let (width, rates) = match critical {
+            Some(_) => (Width::Cycle, &self.machine.listed),
+            None => (Width::Coarse, &self.machine.rates),
+        };
+        self.rates = rates;
+        self.timeline.clear(width, rates);
+    }
+
+    /// The block, which is empty, is one without matrix products whose operations do not share units.
+    pub(crate) fn begin_alone(&mut self) {
+        self.rates = &self.machine.listed;
+        self.timeline.clear(Width::Alone, self.rates);
+    }
+
+    /// Cycles of the block: until the last operation that was placed ends. Those were placed one after the other, each
+    /// with all its registers; the compiler may let them follow register by register, and then the block takes no more
+    /// than its fullest unit, and the critical path of a register.
+    pub(crate) fn cycles(&self) -> f64 {
+        let end = self.timeline.end();
+        self.critical
+            .map_or(end, |critical| end.min(self.timeline.fullest() + critical))
+    }
+
     /// Goes on to an empty block after this one, in the same memory.
     pub(crate) fn next(&mut self) {
-        self.timeline.clear();
+        self.begin(None);
         self.account.clear();
         self.results.clear();
         self.turn = 0;
@@ -142,17 +174,17 @@ impl<'a> Block<'a> {
             // The slots count, whoever has them.
             true => Span {
                 start: fetch.ready,
-                end: fetch.ready + loads / self.machine.slots_per_cycle[Unit::Load as usize],
+                end: fetch.ready + loads / self.rates.slots_per_cycle[Unit::Load as usize],
             },
             false => taken,
         };
-        let mut done = span.end + self.machine.load_latency;
+        let mut done = span.end + self.rates.load_latency;
         if fetch.valu > 0.0 {
-            let start = span.start + self.machine.load_latency;
+            let start = span.start + self.rates.load_latency;
             let span = self
                 .timeline
                 .take(Unit::Valu, start, registers * fetch.valu);
-            done = done.max(span.end) + self.machine.valu_latency;
+            done = done.max(span.end) + self.rates.valu_latency;
         }
         done
     }
@@ -255,22 +287,22 @@ impl<'a> Block<'a> {
             }
             let n = group.registers();
             let mut span = self.timeline.take(Unit::Valu, ready, n * cost.valu);
-            let mut done = span.end + self.machine.valu_latency;
+            let mut done = span.end + self.rates.valu_latency;
             if cost.valu == 0.0 {
                 done = ready;
             }
             if cost.eup > 0.0 {
-                let eup = self
-                    .timeline
-                    .take(Unit::Eup, span.start + 1.0, n * cost.eup);
+                let eup =
+                    self.timeline
+                        .take(Unit::Eup, span.start + self.rates.into_eup, n * cost.eup);
                 let held = n * cost.eup * self.held;
                 self.timeline.hold(Unit::Mxu, eup.start, held);
                 span.end = span.end.max(eup.end);
-                let first = (eup.start + self.machine.eup_latency)
-                    .max(eup.end + self.machine.eup_latency - n * cost.eup);
+                let first = (eup.start + self.rates.eup_latency)
+                    .max(eup.end + self.rates.eup_latency - n * cost.eup);
                 done = self
                     .pop(first, n * cost.eup)
-                    .max(eup.end + self.machine.eup_latency);
+                    .max(eup.end + self.rates.eup_latency);
             }
             out.ready[group.index] = done;
             for input in inputs {

@@ -80,8 +80,10 @@ pub(super) struct Run {
     pub(super) hash: u64,
     /// Its first half, if the other half is made of the same operations; the first half of that, and so on.
     pub(super) beginnings: Vec<Beginning>,
+    /// Whether neither a matrix product is among them nor an operation with others in it.
+    pub(super) plain: bool,
     /// Whether the operations, and where they load and store, say all.
-    closed: bool,
+    pub(super) closed: bool,
 }
 
 /// The first operations of a straight-line block, as a block.
@@ -119,10 +121,9 @@ impl Runs {
         &self.constants
     }
 
-    /// The block that starts with `op`, if it can be known.
+    /// The block that starts with `op`.
     pub(super) fn starting_with(&self, op: Op) -> Option<&Run> {
-        let run = &self.runs[*self.starts.get(&op)?];
-        run.closed.then_some(run)
+        Some(&self.runs[*self.starts.get(&op)?])
     }
 }
 
@@ -131,6 +132,7 @@ struct Name {
     hash: u64,
     /// A [`CONSTANT`].
     is_constant: bool,
+    is_product: bool,
     /// See [`is_local`].
     is_local: bool,
     ends: Ends,
@@ -149,6 +151,7 @@ impl Name {
         Self {
             hash: digest(name),
             is_constant: name == CONSTANT,
+            is_product: name == "tpu.matmul",
             is_local: is_local(name),
             ends: match name {
                 "scf.for" | "scf.while" => Ends::Always,
@@ -222,9 +225,11 @@ impl Finder<'_> {
             placed: Vec::new(),
             hash: 0,
             beginnings: Vec::new(),
+            plain: false,
             closed: false,
         });
         let ops = &ops[range];
+        let mut plain = true;
         let mut placed = Vec::new();
         let mut beginnings = Vec::new();
         let mut ends = self.beginnings(ops);
@@ -245,6 +250,7 @@ impl Finder<'_> {
                     self.uses(inner, usize::MAX);
                 });
             }
+            plain &= self.module.regions(op).is_empty() && !self.name(op).is_product;
             closed &= self.uses(op, number);
             match self.name(op).is_constant {
                 true => self.constant(op),
@@ -257,6 +263,7 @@ impl Finder<'_> {
         run.placed = placed;
         run.hash = hash.finish();
         run.beginnings = beginnings;
+        run.plain = plain;
         run.closed = closed;
         self.runs.starts.insert(first, number);
     }

@@ -23,7 +23,7 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{Module, TypeKind, Value};
 
 use crate::grid::{Grid, Scalars};
-use crate::signature::Signature;
+use crate::signature::{Signature, Window};
 
 pub(crate) use memo::Memo;
 use memo::Runs;
@@ -147,8 +147,10 @@ pub struct StepKind {
 pub struct KernelSchedule {
     /// Kinds of steps.
     pub kinds: Vec<StepKind>,
-    /// Number of operands with a window.
-    pub windows: usize,
+    /// Number of operands with a window of which another step has another block.
+    pub moving: usize,
+    /// Number of operands with a window that is of one block in all steps.
+    pub still: usize,
     /// Grid axes of more than one step.
     pub axes: usize,
     /// Whether scalars are prefetched.
@@ -162,19 +164,19 @@ pub struct KernelSchedule {
 impl KernelSchedule {
     /// Cycles around the body of a step.
     pub fn step_cycles(&self, machine: &Machine) -> f64 {
-        let [fixed, window, axis, prefetched] = machine.step_cycles;
-        let windows = self.windows as f64;
-        let scalars = f64::from(u8::from(self.prefetched));
-        if self.windows == 0 {
+        let [fixed, moving, still, axis, prefetched] = machine.step_cycles;
+        let windows = self.moving + self.still;
+        if windows == 0 {
             return 0.0;
         }
         if self.kinds.iter().map(|kind| kind.times).sum::<u64>() == 1 {
             // Nothing runs ahead: copies are started and waited for.
-            return (windows - 1.0) * window;
+            return (windows - 1) as f64 * moving;
         }
+        let of_windows = self.moving as f64 * moving + self.still as f64 * still;
+        let scalars = f64::from(u8::from(self.prefetched)) * windows as f64 * prefetched;
         let looked_up = self.looked_up as f64 * machine.look_up_cycles();
-        (fixed + windows * (window + scalars * prefetched) + self.axes as f64 * axis + looked_up)
-            .max(0.0)
+        (fixed + of_windows + scalars + self.axes as f64 * axis + looked_up).max(0.0)
     }
 
     /// Operations of the code on registers: slots of all units, of the matrix units a row of registers each. A block
@@ -225,11 +227,16 @@ pub(crate) fn schedule_grid(
             });
         }
         let read = walk.read;
+        let windows = signature.operands.iter().filter_map(|o| o.window.as_ref());
+        let moves = |window: &Window| {
+            let mut axes = window.axes.iter().zip(&signature.bounds);
+            axes.any(|(&depends, &steps)| depends && steps != 1)
+        };
+        let moves: Vec<bool> = windows.map(moves).collect();
         Ok(KernelSchedule {
             kinds,
-            windows: (signature.operands.iter())
-                .filter(|operand| operand.window.is_some())
-                .count(),
+            moving: moves.iter().filter(|&&moves| moves).count(),
+            still: moves.iter().filter(|&&moves| !moves).count(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
             looked_up: signature.looked_up(module),

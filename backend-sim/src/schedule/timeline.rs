@@ -6,10 +6,27 @@
 //! that thousands of operations of a group are placed at once; of more cycles in a block that is long, for which a
 //! few thousand buckets are fine enough.
 
-use super::unit::{Machine, Unit};
+use super::unit::{Machine, Rates, Unit};
 
-/// Cycles of a bucket, in a short block.
-const BUCKET: f64 = 4.0;
+/// How fine time is in a block that is not long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Width {
+    /// Buckets of four cycles.
+    Coarse,
+    /// Buckets of one cycle, where operations wait for each other more than for slots.
+    Cycle,
+    /// No buckets: all operations have slots when they are ready, and end with their first register.
+    Alone,
+}
+
+impl Width {
+    const fn cycles(self) -> f64 {
+        match self {
+            Self::Coarse => 4.0,
+            Self::Cycle | Self::Alone => 1.0,
+        }
+    }
+}
 
 /// Most buckets. Where a block is longer, pairs of them become one.
 const BUCKETS: usize = 1024;
@@ -26,6 +43,8 @@ pub(crate) struct Timeline {
     /// Buckets of a cycle.
     per_cycle: f64,
     end: f64,
+    /// Whether no operation waits for slots.
+    alone: bool,
 }
 
 #[derive(Debug, Default)]
@@ -118,28 +137,32 @@ impl Timeline {
     /// An empty block.
     pub(crate) fn new(machine: &Machine) -> Self {
         Self {
-            rows: machine.slots_per_cycle.map(|slots| Row {
+            rows: machine.rates.slots_per_cycle.map(|slots| Row {
                 rate: slots,
-                capacity: slots * BUCKET,
+                capacity: slots * Width::Coarse.cycles(),
                 buckets: Vec::with_capacity(BUCKETS + 2 * AT_ONCE),
                 ..Row::default()
             }),
-            width: BUCKET,
-            per_cycle: 1.0 / BUCKET,
+            width: Width::Coarse.cycles(),
+            per_cycle: 1.0 / Width::Coarse.cycles(),
             end: 0.0,
+            alone: false,
         }
     }
 
-    /// Nothing taken, in the same memory.
-    pub(crate) fn clear(&mut self) {
-        for row in &mut self.rows {
-            row.capacity = row.rate * BUCKET;
+    /// Nothing taken of slots at these rates, in the same memory.
+    pub(crate) fn clear(&mut self, width: Width, rates: &Rates) {
+        let bucket = width.cycles();
+        self.alone = width == Width::Alone;
+        for (row, slots) in self.rows.iter_mut().zip(rates.slots_per_cycle) {
+            row.rate = slots;
+            row.capacity = row.rate * bucket;
             row.buckets.clear();
             row.taken = 0.0;
             row.held = 0.0;
         }
-        self.width = BUCKET;
-        self.per_cycle = 1.0 / BUCKET;
+        self.width = bucket;
+        self.per_cycle = 1.0 / bucket;
         self.end = 0.0;
     }
 
@@ -150,6 +173,16 @@ impl Timeline {
                 start: ready,
                 end: ready,
             };
+        }
+        if self.alone {
+            let first = match unit {
+                // All rows of a transposition come before its first result.
+                Unit::Xlu => slots,
+                _ => slots.min(1.0),
+            };
+            let end = ready + first / self.rows[unit as usize].rate;
+            self.end = self.end.max(end);
+            return Span { start: ready, end };
         }
         self.make_room(unit, ready, slots);
         let width = self.width;
@@ -251,6 +284,12 @@ impl Timeline {
         self.end
     }
 
+    /// Cycles that the unit needs that has most to do.
+    pub(crate) fn fullest(&self) -> f64 {
+        let cycles = Unit::ALL.map(|unit| self.taken(unit) / self.rows[unit as usize].rate);
+        cycles.into_iter().fold(0.0, f64::max)
+    }
+
     /// Slots taken of a unit, but for those that are only held.
     pub(crate) fn taken(&self, unit: Unit) -> f64 {
         let row = &self.rows[unit as usize];
@@ -274,7 +313,7 @@ mod tests {
         };
         let spans = [0.0; 3].map(|ready| take(ready, &mut timeline));
         assert_eq!(spans, [(0.0, 512.0), (0.0, 512.0), (512.0, 1024.0)]);
-        let slots = machine.slots_per_cycle[Unit::Valu as usize];
+        let slots = machine.rates.slots_per_cycle[Unit::Valu as usize];
         timeline.take(Unit::Valu, 512.0, 512.0 * slots);
         assert_eq!(take(512.0, &mut timeline), (512.0, 1024.0 + 128.0));
         assert_eq!(timeline.taken(Unit::Mxu), 4.0 * 512.0);
@@ -284,7 +323,7 @@ mod tests {
     fn what_is_held_keeps_others_out_and_counts_for_nothing() {
         let machine = Machine::new(Target::by_name("v4").unwrap());
         let mut timeline = Timeline::new(&machine);
-        let units = machine.slots_per_cycle[Unit::Mxu as usize];
+        let units = machine.rates.slots_per_cycle[Unit::Mxu as usize];
         timeline.hold(Unit::Mxu, 0.0, 8.0 * units);
         assert_eq!((timeline.end(), timeline.taken(Unit::Mxu)), (0.0, 0.0));
         let span = timeline.take(Unit::Mxu, 0.0, 4.0 * units);

@@ -11,7 +11,7 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
 use super::block::{Block, Cost};
-use super::memo::{Constant, Memo, Runs};
+use super::memo::{Constant, Memo, Run, Runs};
 use super::unit::{Machine, Unit};
 use super::usage::Usage;
 use super::vector::Vector;
@@ -237,31 +237,63 @@ impl<'m> Walk<'m> {
         let ops = self.module.block_ops(block);
         let mut next = 0;
         while let Some(&op) = ops.get(next) {
-            if let Some(run) = self.runs.starting_with(op)
-                && self.remember(run)
-            {
-                next = run.ops.end;
-                continue;
+            if let Some(run) = self.runs.starting_with(op) {
+                if run.closed && self.remember(run) {
+                    next = run.ops.end;
+                    continue;
+                }
+                let critical = self.critical_path(ops, run)?;
+                self.block.begin(critical);
             }
             self.solved_up_to(next, ops.len() - next);
+            if let Some(results) = self.next_op(ops, next)? {
+                return Ok(results);
+            }
             next += 1;
-            self.rest = &ops[next..];
-            if self.dead(op) || self.repeated(op) {
-                continue;
-            }
-            match self.module.op_name(op) {
-                "scf.if" => self.branch(op)?,
-                "scf.for" => self.repeat(op)?,
-                "scf.while" => self.repeat_while(op)?,
-                "scf.condition" => return Ok(self.module.operands(op)[1..].to_vec()),
-                "scf.yield" | "func.return" | "tpu.yield" => {
-                    return Ok(self.module.operands(op).to_vec());
-                }
-                "tpu.region" | "tpu.trace" => self.inline(op)?,
-                _ => self.op(op)?,
-            }
         }
         Ok(Vec::new())
+    }
+
+    /// The longest way through a block without products, if each operation had a unit of its own: the block is placed
+    /// as if, and forgotten.
+    fn critical_path(&mut self, ops: &'m [Op], run: &Run) -> Result<Option<f64>, ScheduleError> {
+        if !run.plain {
+            return Ok(None);
+        }
+        let remembered = self.remembered.take();
+        self.block.begin_alone();
+        for next in run.ops.clone() {
+            self.next_op(ops, next)?;
+        }
+        let cycles = self.block.timeline.end();
+        self.forget_block();
+        self.remembered = remembered;
+        Ok(Some(cycles))
+    }
+
+    /// Places an operation; what the block hands on, if it is the last.
+    fn next_op(
+        &mut self,
+        ops: &'m [Op],
+        next: usize,
+    ) -> Result<Option<Vec<ir::Value>>, ScheduleError> {
+        let op = ops[next];
+        self.rest = &ops[next + 1..];
+        if self.dead(op) || self.repeated(op) {
+            return Ok(None);
+        }
+        match self.module.op_name(op) {
+            "scf.if" => self.branch(op)?,
+            "scf.for" => self.repeat(op)?,
+            "scf.while" => self.repeat_while(op)?,
+            "scf.condition" => return Ok(Some(self.module.operands(op)[1..].to_vec())),
+            "scf.yield" | "func.return" | "tpu.yield" => {
+                return Ok(Some(self.module.operands(op).to_vec()));
+            }
+            "tpu.region" | "tpu.trace" => self.inline(op)?,
+            _ => self.op(op)?,
+        }
+        Ok(None)
     }
 
     /// Whether an operation only computes what nothing needs.
@@ -287,23 +319,28 @@ impl<'m> Walk<'m> {
 
     fn end_block(&mut self) {
         let region = self.region();
+        self.forget_block();
+        let remembered = self.remembered.take();
+        self.solved(remembered, region);
+        self.done.regions.extend(region);
+    }
+
+    /// Goes on to an empty block.
+    fn forget_block(&mut self) {
         self.block.next();
         self.stored.clear();
         self.operands.clear();
         self.repeats.clear();
         self.turn = Turn::default();
         self.relied_on_until = usize::MAX;
-        let remembered = self.remembered.take();
-        self.solved(remembered, region);
-        self.done.regions.extend(region);
     }
 
     /// The block so far, if it takes any cycles.
     fn region(&mut self) -> Option<Region> {
+        let cycles = self.block.cycles();
         let Block {
             timeline, account, ..
         } = &mut self.block;
-        let cycles = timeline.end();
         if cycles <= 0.0 {
             return None;
         }

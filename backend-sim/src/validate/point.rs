@@ -1,18 +1,15 @@
 //! Measured points: a kernel on a target, what makes it again, and what the compiler did with it.
 
 use thiserror::Error;
-use tilecast_core::DType;
-use tilecast_core::kernels::linear_ce::{
-    Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Schedule, Strategy,
-};
-use tilecast_core::program::{Kernel, Launch, Program};
+use tilecast_core::kernels::linear_ce::HeadError;
+use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::target::{Target, UnknownTarget};
-use tilecast_tpu::lower::{self, F32Products, LowerError};
+use tilecast_tpu::lower::LowerError;
 use tilecast_tpu::mosaic::{Module, ParseError};
 
+use super::own::{self, Own};
 use super::record::{RecordError, Records};
 use crate::grid::Scalars;
-use crate::kernel;
 use crate::parts::{Parts, Rest};
 
 /// What a point is for. No point is in two sets.
@@ -39,13 +36,43 @@ impl Set {
         }
     }
 
-    const fn data(self) -> &'static str {
+    const fn tables(self) -> &'static [(&'static str, Kind, &'static str)] {
         match self {
-            Self::Fit => include_str!("../../data/fit.csv"),
-            Self::HeldOut => include_str!("../../data/heldout.csv"),
-            Self::Foreign => include_str!("../../data/foreign.csv"),
+            Self::Fit => &[
+                ("fit", Kind::Head, include_str!("../../data/fit.csv")),
+                (
+                    "fit_logits",
+                    Kind::Logits,
+                    include_str!("../../data/fit_logits.csv"),
+                ),
+            ],
+            Self::HeldOut => &[
+                (
+                    "heldout",
+                    Kind::Head,
+                    include_str!("../../data/heldout.csv"),
+                ),
+                (
+                    "heldout_logits",
+                    Kind::Logits,
+                    include_str!("../../data/heldout_logits.csv"),
+                ),
+            ],
+            Self::Foreign => &[(
+                "foreign",
+                Kind::Foreign,
+                include_str!("../../data/foreign.csv"),
+            )],
         }
     }
+}
+
+/// What the kernels of a table are of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Head,
+    Logits,
+    Foreign,
 }
 
 /// Why a point cannot be read or its kernel cannot be made.
@@ -58,9 +85,12 @@ pub enum PointError {
     /// There is no such target.
     #[error(transparent)]
     Target(#[from] UnknownTarget),
-    /// The problem is invalid.
+    /// The problem of a head is invalid.
     #[error(transparent)]
-    Problem(#[from] HeadError),
+    Head(#[from] HeadError),
+    /// That of an op on logits is.
+    #[error(transparent)]
+    Logits(Box<LogitsError>),
     /// The kernel has no module.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -77,38 +107,9 @@ pub enum PointError {
     NoKernel(String),
 }
 
-/// A kernel of this library and its blocks.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Own {
-    /// The op, on one device.
-    pub problem: LinearCe,
-    /// Block sizes of the pass that the kernel belongs to.
-    pub blocks: Blocks,
-    /// Rows whose softmax follows their product at once.
-    pub rows_per_sub_tile: usize,
-    /// How the forward pass folds blocks, if lazily.
-    pub lazy: Option<Lazy>,
-    /// Structure of the backward pass; `None` is the forward pass.
-    pub strategy: Option<Strategy>,
-    /// Columns of a chunk of delta.
-    pub chunk_columns: Option<usize>,
-    /// How products of f32 operands are made.
-    pub products: F32Products,
-}
-
-impl Own {
-    fn program(&self, target: &Target) -> Result<Program<HeadKernel>, HeadError> {
-        let schedule = Schedule {
-            chunk_columns: self.chunk_columns.unwrap_or(self.blocks.v),
-            cores: target.cores_per_device(),
-            rows_per_sub_tile: self.rows_per_sub_tile,
-            lazy: self.lazy,
-            ..Schedule::plain(self.blocks, self.strategy.unwrap_or(Strategy::Combined))
-        };
-        match self.strategy {
-            None => self.problem.forward(&schedule),
-            Some(_) => self.problem.backward(&schedule),
-        }
+impl From<LogitsError> for PointError {
+    fn from(error: LogitsError) -> Self {
+        Self::Logits(Box::new(error))
     }
 }
 
@@ -190,14 +191,33 @@ impl Subject {
 /// Data that cannot be read.
 pub fn points(set: Set) -> Result<Vec<Point>, PointError> {
     let mut points = Vec::new();
-    let mut records = Records::new(set.name(), set.data())?;
-    while records.advance()? {
-        points.push(match set {
-            Set::Foreign => foreign(&records)?,
-            _ => own(set, &records)?,
-        });
+    for &(name, kind, data) in set.tables() {
+        let mut records = Records::new(name, data)?;
+        while records.advance()? {
+            points.push(point(set, kind, &records)?);
+        }
     }
     Ok(points)
+}
+
+fn point(set: Set, kind: Kind, records: &Records) -> Result<Point, PointError> {
+    let target = Target::by_name(&records.get::<String>("target")?)?;
+    let kernel: String = records.get("kernel")?;
+    let (source, parameters) = match kind {
+        Kind::Foreign => foreign(records, target, &kernel)?,
+        Kind::Head => own::of_head(records).map(|(own, text)| (Source::Own(own), text))?,
+        Kind::Logits => {
+            own::of_logits(records, target).map(|(own, text)| (Source::Own(own), text))?
+        }
+    };
+    Ok(Point {
+        set,
+        target,
+        kernel,
+        parameters,
+        source,
+        measured: measured(records)?,
+    })
 }
 
 impl Point {
@@ -213,8 +233,9 @@ impl Point {
 
     /// Cores that the kernel was compiled for. libtpu's v4 without hardware is one core.
     pub fn cores(&self) -> u64 {
-        match self.target.name {
-            "v4" => 1,
+        match (&self.source, self.target.name) {
+            (Source::Own(own), _) => own.cores(self.target),
+            (Source::Foreign { .. }, "v4") => 1,
             _ => self.target.cores_per_device() as u64,
         }
     }
@@ -224,11 +245,7 @@ impl Point {
         let Source::Own(own) = &self.source else {
             return None;
         };
-        let Own { problem, .. } = own;
-        Some(format!(
-            "{} {} {:?} {:?}",
-            self.target, self.kernel, problem, own.products
-        ))
+        Some(format!("{} {} {}", self.target, self.kernel, own.shape()))
     }
 
     /// The kernel, made now. `foreign` gives the text of a file, or `None` if there is none.
@@ -242,19 +259,10 @@ impl Point {
         let changed = |text: &str| adler32(text.as_bytes()) != self.measured.text;
         match &self.source {
             Source::Own(own) => {
-                let program = own.program(self.target)?;
-                let launches = program.launches();
-                let named =
-                    |launch: &&Launch<HeadKernel>| launch.kernel.spec().name() == self.kernel;
-                let launch = (launches.iter().map(|(launch, _)| *launch).find(named))
-                    .ok_or_else(|| PointError::NoKernel(self.kernel.clone()))?;
-                let whole = lower::lower(&launch.kernel, own.products)?;
-                let (Parts { module, rest }, _) = Parts::of(&launch.kernel, own.products)?;
+                let (subject, text) = own.subject(self.target, &self.kernel)?;
                 Ok(Some(Subject {
-                    changed: changed(&whole.to_pretty()),
-                    module,
-                    rest,
-                    scalars: kernel::scalars(launch, 0),
+                    changed: changed(&text),
+                    ..subject
                 }))
             }
             Source::Foreign { file, scalars } => {
@@ -286,113 +294,11 @@ fn adler32(data: &[u8]) -> u32 {
     b << 16 | a
 }
 
-fn own(set: Set, records: &Records) -> Result<Point, PointError> {
-    let options: String = records.get("options")?;
-    let has = |name: &str| options.split(' ').any(|option| option == name);
-    let dtype = match records.get::<String>("dtype")?.as_str() {
-        "bf16" => DType::Bf16,
-        "f32" => DType::F32,
-        _ => return Err(records.wrong("dtype").into()),
-    };
-    let products = match records.get::<String>("products")?.as_str() {
-        "exact" => F32Products::Exact,
-        "rounded" => F32Products::Rounded,
-        "" => F32Products::default(),
-        _ => return Err(records.wrong("products").into()),
-    };
-    // The sizes of these do not matter, but that they are there.
-    let problem = LinearCe::new(
-        records.get("tokens")?,
-        records.get("hidden")?,
-        records.get("vocab")?,
-        dtype,
-        Options {
-            soft_cap: has("soft_cap").then_some(30.0),
-            z_loss: if has("z_loss") { 1e-4 } else { 0.0 },
-            label_smoothing: if has("label_smoothing") { 0.1 } else { 0.0 },
-            bias: has("bias"),
-            weight: has("weight"),
-            ..Options::default()
-        },
-    )?;
-    let blocks = Blocks {
-        b: records.get("b")?,
-        h: records.get("h")?,
-        v: records.get("v")?,
-    };
-    let strategy: String = records.get("strategy")?;
-    let strategy = match strategy.as_str() {
-        "" => None,
-        name => Some(
-            (Strategy::ALL
-                .into_iter()
-                .find(|strategy| strategy.name() == name))
-            .ok_or_else(|| records.wrong("strategy"))?,
-        ),
-    };
-    let rows_per_sub_tile = records.get("rows_per_sub_tile")?;
-    let lazy: String = records.get("lazy")?;
-    let (columns, keeps_logits) = match lazy.strip_suffix(" kept") {
-        Some(columns) => (columns, true),
-        None => (lazy.as_str(), false),
-    };
-    let lazy = match columns {
-        "" => None,
-        columns => Some(Lazy {
-            columns: columns.parse().map_err(|_| records.wrong("lazy"))?,
-            keeps_logits,
-            exact_rows: 0,
-            stores_labels: false,
-        }),
-    };
-    let chunk_columns = records.get_if_any("chunk_columns")?;
-    let mut parameters = format!(
-        "{dtype} B={} H={} V={} blocks {},{},{}",
-        problem.tokens(),
-        problem.hidden(),
-        problem.vocab(),
-        blocks.b,
-        blocks.h,
-        blocks.v
-    );
-    if rows_per_sub_tile != 128.min(blocks.b) {
-        parameters += &format!(" sub-tile {rows_per_sub_tile}");
-    }
-    if let Some(lazy) = lazy {
-        let kept = if lazy.keeps_logits { " kept" } else { "" };
-        parameters += &format!(" lazy {}{kept}", lazy.columns);
-    }
-    if let Some(columns) = chunk_columns {
-        parameters += &format!(" chunk {columns}");
-    }
-    if (dtype, products) == (DType::F32, F32Products::Rounded) {
-        parameters += " rounded";
-    }
-    for option in options.split_whitespace() {
-        parameters += " ";
-        parameters += option;
-    }
-    Ok(Point {
-        set,
-        target: Target::by_name(&records.get::<String>("target")?)?,
-        kernel: records.get("kernel")?,
-        parameters,
-        source: Source::Own(Own {
-            problem,
-            blocks,
-            rows_per_sub_tile,
-            lazy,
-            strategy,
-            chunk_columns,
-            products,
-        }),
-        measured: measured(records)?,
-    })
-}
-
-fn foreign(records: &Records) -> Result<Point, PointError> {
-    let target = Target::by_name(&records.get::<String>("target")?)?;
-    let kernel: String = records.get("kernel")?;
+fn foreign(
+    records: &Records,
+    target: &Target,
+    kernel: &str,
+) -> Result<(Source, String), PointError> {
     let parameters: String = records.get("parameters")?;
     let list = |name, text: &str| -> Result<Vec<i64>, RecordError> {
         let mut values = Vec::new();
@@ -418,17 +324,11 @@ fn foreign(records: &Records) -> Result<Point, PointError> {
         "" => format!("{target}/{kernel}.mlir"),
         parameters => format!("{target}/{kernel} {parameters}.mlir"),
     };
-    Ok(Point {
-        set: Set::Foreign,
-        target,
-        kernel,
-        parameters,
-        source: Source::Foreign {
-            file,
-            scalars: Scalars::new(bounds, prefetched),
-        },
-        measured: measured(records)?,
-    })
+    let source = Source::Foreign {
+        file,
+        scalars: Scalars::new(bounds, prefetched),
+    };
+    Ok((source, parameters))
 }
 
 fn measured(records: &Records) -> Result<Measured, RecordError> {
@@ -448,8 +348,10 @@ fn measured(records: &Records) -> Result<Measured, RecordError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::collections::BTreeSet;
+
+    use super::own::OfHead;
+    use super::*;
 
     #[test]
     fn the_checksum_is_the_published_one() {
@@ -475,16 +377,23 @@ mod tests {
             let Source::Own(own) = &point.source else {
                 unreachable!("a kernel of this library")
             };
-            let problem = &own.problem;
-            format!(
-                "{} {} {} {:?} {:?} {:?}",
-                point.target,
-                point.kernel,
-                problem.dtype(),
-                problem.options(),
-                own.blocks,
-                own.strategy
-            )
+            let own = match own {
+                Own::Head(OfHead {
+                    op,
+                    blocks,
+                    strategy,
+                    ..
+                }) => {
+                    let (dtype, options) = (op.dtype(), op.options());
+                    format!("{dtype} {options:?} {blocks:?} {strategy:?}")
+                }
+                Own::Logits(_) => {
+                    let size = |word: &&str| word.starts_with("B=") || word.starts_with("V=");
+                    let words = point.parameters.split(' ').filter(|word| !size(word));
+                    words.collect::<Vec<_>>().join(" ")
+                }
+            };
+            format!("{} {} {own}", point.target, point.kernel)
         };
         let fit: BTreeSet<String> = points(Set::Fit).unwrap().iter().map(key).collect();
         for point in points(Set::HeldOut).unwrap() {

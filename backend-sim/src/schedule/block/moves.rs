@@ -20,7 +20,7 @@ impl Block<'_> {
         out.along_lanes = true;
         let columns = input.columns.registers;
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
-        let depth = (columns as f64).log2().ceil() * self.machine.valu_latency;
+        let depth = (columns as f64).log2().ceil() * self.rates.valu_latency;
         for group in out.groups() {
             let n = group.registers();
             let mut start = 0.0_f64;
@@ -104,7 +104,7 @@ impl Block<'_> {
             );
             combined = combined.max(span.end);
         }
-        let depth = (input.registers() as f64).log2().ceil() * self.machine.valu_latency;
+        let depth = (input.registers() as f64).log2().ceil() * self.rates.valu_latency;
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         let across = self.timeline.take(Unit::Xlu, combined + depth, hold);
         let popped = self.pop(across.start + self.machine.reduce_latency, 1.0);
@@ -161,7 +161,7 @@ impl Block<'_> {
     pub(crate) fn reduced(&self, more: usize) -> f64 {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         let slots = self.timeline.taken(Unit::Xlu) + more as f64 * hold;
-        slots / self.machine.slots_per_cycle[Unit::Xlu as usize]
+        slots / self.rates.slots_per_cycle[Unit::Xlu as usize]
     }
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
@@ -273,7 +273,7 @@ impl Block<'_> {
             let n = group.registers() * more * valu;
             let span = self.timeline.take(Unit::Valu, ready, n);
             out.ready[group.index] = if n > 0.0 {
-                span.end + self.machine.valu_latency
+                span.end + self.rates.valu_latency
             } else {
                 ready
             };

@@ -122,7 +122,7 @@ impl Block<'_> {
                     let work = group.registers() * *valu;
                     let span = self.timeline.take(Unit::Valu, ready, work);
                     self.used(value, group.row_range(), group.column_range(), span);
-                    made[index] = span.end + self.machine.valu_latency;
+                    made[index] = span.end + self.rates.valu_latency;
                 }
             }
         }

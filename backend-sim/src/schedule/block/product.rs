@@ -93,7 +93,7 @@ impl Block<'_> {
         // A left operand that is a plain load is loaded again for other columns; one that took work
         // stays in registers. Where the units take all columns at once, there are no others.
         let parts_of_k = k_tiles as f64 * p.passes;
-        let units = machine.slots_per_cycle[Unit::Mxu as usize];
+        let units = self.rates.slots_per_cycle[Unit::Mxu as usize];
         let columns_at_once = match machine.accumulates() {
             true => units,
             false => (units / parts_of_k).max(1.0),
@@ -197,7 +197,8 @@ impl Block<'_> {
             true => 1.0 - LOST_BESIDE,
             false => 1.0,
         };
-        let in_time = (beside && lhs.loads.is_some()).then_some(self.fed[1] + machine.load_latency);
+        let in_time =
+            (beside && lhs.loads.is_some()).then_some(self.fed[1] + self.rates.load_latency);
         // Everything of the left operand was loaded, or will be in time, so the same rows are there for all columns.
         let streams: Vec<Rows> = (0..out.rows.groups())
             .map(|r| {
@@ -308,7 +309,7 @@ impl Block<'_> {
                 let height = out.rows.size(r);
                 let arrives = span.end + machine.matmul_latency;
                 let n = (height * size) as f64;
-                let pop_rate = machine.slots_per_cycle[Unit::Pop as usize];
+                let pop_rate = self.rates.slots_per_cycle[Unit::Pop as usize];
                 // Results of all blocks of the contraction but the last come while rows pass those after them.
                 let last = match accumulates {
                     true => n * pops,
@@ -322,14 +323,14 @@ impl Block<'_> {
                 let mut ready = popped.end.max(arrives) + 1.0;
                 if sums > 0.0 {
                     // All but the last sum are made as results arrive.
-                    let valu_rate = machine.slots_per_cycle[Unit::Valu as usize];
+                    let valu_rate = self.rates.slots_per_cycle[Unit::Valu as usize];
                     let first_sum = ready - n * (sums - 1.0).max(0.0) / valu_rate;
                     let first_sum = first_sum.max(match early > 0.0 {
                         true => begun,
                         false => popped.start,
                     });
                     let summed = self.timeline.take(Unit::Valu, first_sum, n * sums);
-                    ready = summed.end.max(ready) + machine.valu_latency;
+                    ready = summed.end.max(ready) + self.rates.valu_latency;
                 }
                 out.ready[index] = ready;
                 began = began.min(span.start);

@@ -1,6 +1,53 @@
 //! Rolled loops, and copies in and beside them.
 
+use tilecast_core::DType;
+use tilecast_core::kernels::entropy::Entropy;
+use tilecast_core::kernels::softmax::{Blocks, LogitsOptions, Schedule};
+use tilecast_tpu::lower::{F32Products, lower};
+
 use super::*;
+
+/// Cycles of an iteration over 16 rows in the gradient of an entropy, `v` columns at a time.
+fn gradient_iteration(target: &str, dtype: DType, v: usize) -> f64 {
+    let machine = machine(target);
+    let op = Entropy::new(128, v, dtype, LogitsOptions::default()).unwrap();
+    let blocks = Blocks::for_target(128, v, machine.target);
+    let program = op.backward(&Schedule::new(blocks)).unwrap();
+    let kernel = &program.launches()[0].0.kernel;
+    let module = lower(kernel, F32Products::default()).unwrap();
+    let schedule = schedule(&module, &machine).unwrap();
+    let regions = schedule
+        .kinds
+        .iter()
+        .flat_map(|kind| &kind.schedule.regions);
+    let iteration = regions
+        .filter(|region| region.times == 8.0)
+        .map(|r| r.cycles);
+    iteration.sum::<f64>() + machine.loop_cycles
+}
+
+/// Four registers: a chain of operations, of which each waits for the one before.
+#[test]
+fn a_short_iteration_takes_what_its_latencies_add_up_to() {
+    for (target, listed) in [
+        ("v4", 33.0),
+        ("v5e", 26.0),
+        ("v5p", 28.0),
+        ("v6e", 32.0),
+        ("v7x", 29.0),
+    ] {
+        let cycles = gradient_iteration(target, DType::Bf16, 256);
+        assert!((cycles - listed).abs() <= 3.0, "{target}: {cycles}");
+    }
+}
+
+/// 256 registers, and one store a cycle: placed operation by operation all of them would come after the last sum.
+#[test]
+fn a_long_iteration_takes_what_its_fullest_unit_does() {
+    let listed = 532.0;
+    let cycles = gradient_iteration("v5e", DType::F32, 16384);
+    assert!((cycles / listed - 1.0).abs() < 0.05, "{cycles}");
+}
 
 #[test]
 fn each_way_through_a_loop_counts_as_often_as_it_is_taken() {

@@ -106,6 +106,8 @@ fn scalars_that_are_looked_up_take_time_around_a_step() {
         )
     };
     let [own, constant, changing] = [OWN, &at("%c0"), &at("%at")].map(around);
-    assert_eq!(constant, own);
+    // What is looked up at one place is of one block in all steps.
+    let [_, moving, still, ..] = machine.step_cycles;
+    assert!((constant - (own - moving + still)).abs() < 1e-9);
     assert_eq!(changing, own + machine.look_up_cycles());
 }

@@ -37,7 +37,9 @@ impl Walk<'_> {
                 let key = self.key(hash, &run.placed[..placed], &mut Vec::new());
                 (run.ops.start + ops, key)
             };
-            let beginnings = run.beginnings.iter().rev().map(beginning);
+            // Where a block without products ends depends on all of it.
+            let known = run.beginnings.iter().rev().filter(|_| !run.plain);
+            let beginnings = known.map(beginning);
             self.remembered = Some(Remembered {
                 key,
                 roots,
