@@ -6,7 +6,7 @@
 //!
 //! Coordinate descent on [`Machine::fitted`] for each target, over the points of `data/fit.csv` alone; the
 //! held-out sets are never read. Prints old and new figures and writes the new ones to `FILE` as
-//! `target,figure,old,new`; nothing else changes. Whoever accepts them copies them into `schedule/unit.rs`
+//! `target,figure,old,new`; nothing else changes. Whoever accepts them copies them into `schedule/rates.rs`
 //! and looks at `tilecast validate` before and after.
 
 use std::error::Error;

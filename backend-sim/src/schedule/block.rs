@@ -8,8 +8,9 @@ mod units;
 
 use self::units::Units;
 use super::account::Account;
+use super::rates::Rates;
 use super::timeline::{Span, Timeline, Width};
-use super::unit::{Machine, Rates, Unit};
+use super::unit::{Machine, Unit};
 use super::vector::{Fetch, Group, Vector};
 
 pub(crate) use product::{Product, Standing};

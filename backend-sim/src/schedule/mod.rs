@@ -9,6 +9,7 @@ mod account;
 mod block;
 mod digest;
 mod memo;
+mod rates;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -27,6 +28,7 @@ use crate::signature::{Signature, Window};
 
 pub(crate) use memo::Memo;
 use memo::Runs;
+pub use rates::Rates;
 pub use unit::{Machine, Unit};
 use usage::Usage;
 use walk::Walk;

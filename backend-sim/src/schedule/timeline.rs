@@ -6,7 +6,8 @@
 //! that thousands of operations of a group are placed at once; of more cycles in a block that is long, for which a
 //! few thousand buckets are fine enough.
 
-use super::unit::{Machine, Rates, Unit};
+use super::rates::Rates;
+use super::unit::{Machine, Unit};
 
 /// How fine time is in a block that is not long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,6 +2,8 @@
 
 use tilecast_core::target::{Generation, Target};
 
+use super::rates::{Fitted, Rates};
+
 /// A unit, or a kind of slot of an instruction bundle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Unit {
@@ -54,120 +56,6 @@ impl Unit {
     }
 }
 
-/// Figures of a target that are fitted.
-#[derive(Clone, Copy, Debug)]
-struct Fitted {
-    valu_slots: f64,
-    pop_slots: f64,
-    xlu_slots: f64,
-    load_slots: f64,
-    store_slots: f64,
-    valu_latency: f64,
-    load_latency: f64,
-    eup_latency: f64,
-    reduce_latency: f64,
-    transpose_latency: f64,
-    matmul_latency: f64,
-    region_cycles: f64,
-    step_cycles: [f64; 5],
-}
-
-/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each target
-/// (`examples/refit.rs`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
-/// where units of the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
-const FITTED: [(&str, Fitted); 5] = [
-    (
-        "v4",
-        Fitted {
-            valu_slots: 1.72,
-            pop_slots: 1.64,
-            xlu_slots: 1.88,
-            load_slots: 1.00,
-            store_slots: 1.00,
-            valu_latency: 0.18,
-            load_latency: 9.65,
-            eup_latency: 5.93,
-            reduce_latency: 79.0,
-            transpose_latency: 109.11,
-            matmul_latency: 52.56,
-            region_cycles: 15.53,
-            step_cycles: [-19.37, 18.10, 17.50, 26.90, 8.30],
-        },
-    ),
-    (
-        "v5e",
-        Fitted {
-            valu_slots: 3.99,
-            pop_slots: 2.00,
-            xlu_slots: 2.58,
-            load_slots: 3.00,
-            store_slots: 1.00,
-            valu_latency: 0.12,
-            load_latency: 1.78,
-            eup_latency: 1.45,
-            reduce_latency: 115.0,
-            transpose_latency: 152.23,
-            matmul_latency: 132.50,
-            region_cycles: 13.54,
-            step_cycles: [-11.40, 10.10, 3.10, 23.46, 10.30],
-        },
-    ),
-    (
-        "v5p",
-        Fitted {
-            valu_slots: 4.00,
-            pop_slots: 1.97,
-            xlu_slots: 3.00,
-            load_slots: 3.00,
-            store_slots: 1.00,
-            valu_latency: 0.51,
-            load_latency: 14.43,
-            eup_latency: 7.45,
-            reduce_latency: 115.0,
-            transpose_latency: 178.01,
-            matmul_latency: 112.36,
-            region_cycles: 9.36,
-            step_cycles: [-10.96, 30.74, 26.72, 24.14, 6.40],
-        },
-    ),
-    (
-        "v6e",
-        Fitted {
-            valu_slots: 3.73,
-            pop_slots: 1.39,
-            xlu_slots: 1.87,
-            load_slots: 3.00,
-            store_slots: 2.00,
-            valu_latency: 0.03,
-            load_latency: 0.06,
-            eup_latency: 0.70,
-            reduce_latency: 137.0,
-            transpose_latency: 85.75,
-            matmul_latency: 189.49,
-            region_cycles: 11.90,
-            step_cycles: [-5.30, 17.10, 12.10, 31.66, 9.70],
-        },
-    ),
-    (
-        "v7x",
-        Fitted {
-            valu_slots: 3.73,
-            pop_slots: 1.58,
-            xlu_slots: 1.75,
-            load_slots: 2.03,
-            store_slots: 2.00,
-            valu_latency: 7.27,
-            load_latency: 1.06,
-            eup_latency: 6.64,
-            reduce_latency: 141.0,
-            transpose_latency: 0.59,
-            matmul_latency: 179.03,
-            region_cycles: 9.88,
-            step_cycles: [7.66, 24.40, 24.40, 35.49, 8.30],
-        },
-    ),
-];
-
 /// Part of the scalar cycles around a step that an iteration takes which runs none, and only fetches or writes back: in
 /// schedules of 160 kernels for v6e and v7x.
 const IDLE: f64 = 0.7;
@@ -185,80 +73,6 @@ const fn temporaries(generation: Generation) -> f64 {
 /// transcendental operation gives: exponentials are popped as scores come, and wait for the sum that takes them (orders
 /// of the compiler before it assigns registers). Fitted to spill slots of `fit.csv`, which are alike from 0.1 to 0.3.
 const WAITING: f64 = 0.2;
-
-/// Transcendental operations on a register that start in a cycle, as chains of nothing else are scheduled.
-const fn eup_slots(generation: Generation) -> f64 {
-    match generation {
-        Generation::V4 => 0.5,
-        _ => 1.0,
-    }
-}
-
-/// Slots of units, and cycles from an operation to the use of its result.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rates {
-    /// Slots per cycle of each unit, in the order of [`Unit::ALL`].
-    pub slots_per_cycle: [f64; Unit::COUNT],
-    /// From the last slot of a vector operation.
-    pub valu_latency: f64,
-    /// From the last slot of a load.
-    pub load_latency: f64,
-    /// From the first slot of what a transcendental operation has the vector unit do to that of the operation itself.
-    pub into_eup: f64,
-    /// From the last slot of a transcendental operation to its pop.
-    pub eup_latency: f64,
-}
-
-impl Rates {
-    fn fitted(fitted: &Fitted, target: &Target) -> Self {
-        let units = target.mxu_count.value as f64;
-        Self {
-            slots_per_cycle: [
-                units,
-                units,
-                fitted.valu_slots,
-                eup_slots(target.generation),
-                fitted.pop_slots,
-                fitted.xlu_slots,
-                fitted.load_slots,
-                fitted.store_slots,
-            ],
-            valu_latency: fitted.valu_latency,
-            load_latency: fitted.load_latency,
-            into_eup: 1.0,
-            eup_latency: fitted.eup_latency,
-        }
-    }
-
-    /// Slots as documented. In listings what a vector operation makes is used two cycles later, what is loaded one
-    /// cycle later; cycles from a transcendental operation to its pop are those of listings of `softmax_gradient`.
-    fn listed(target: &Target) -> Self {
-        let units = target.mxu_count.value as f64;
-        let eup = match target.generation {
-            Generation::V4 => 7.0,
-            Generation::V5e => 6.0,
-            Generation::V5p => 8.0,
-            Generation::V6e => 13.0,
-            _ => 10.0,
-        };
-        let slots = [
-            target.valu_slots.value,
-            target.result_pops_per_cycle.value,
-            target.xlu_count.value,
-            target.vector_loads_per_cycle.value,
-            target.vector_stores_per_cycle.value,
-        ];
-        let [valu, pop, xlu, load, store] = slots.map(|slots| slots as f64);
-        let eup_slots = eup_slots(target.generation);
-        Self {
-            slots_per_cycle: [units, units, valu, eup_slots, pop, xlu, load, store],
-            valu_latency: 2.0 - 1.0 / valu,
-            load_latency: 1.0 - 1.0 / load,
-            into_eup: 2.0,
-            eup_latency: eup - 1.0 / eup_slots,
-        }
-    }
-}
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
@@ -296,10 +110,7 @@ pub struct Machine {
 impl Machine {
     /// The machine of a target.
     pub fn new(target: &'static Target) -> Self {
-        // A generation that is not in the table is like the newest that is.
-        let fitted = (FITTED.iter().find(|(name, _)| *name == target.name))
-            .unwrap_or(&FITTED[FITTED.len() - 1])
-            .1;
+        let fitted = Fitted::of(target);
         Self {
             target,
             rates: Rates::fitted(&fitted, target),
