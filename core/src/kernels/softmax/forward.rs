@@ -135,12 +135,14 @@ impl Kernel for Forward {
             });
         });
         t.when(t.is_last(rows.columns), || {
-            let (span, stats) = (rows.all(t).vector, self.statistics.stats);
-            t.finish_logsumexp(self.lse.scratch.span(span), stats);
-            self.statistics.finish_label_logit(t, span);
-            if let Some(entropy) = self.entropy {
-                t.finish_entropy(entropy.scratch.span(span), stats);
-            }
+            rows.for_vectors(t, |spans| {
+                let (span, stats) = (spans.vector, self.statistics.stats.span(spans.block));
+                t.finish_logsumexp(self.lse.scratch.span(span), stats);
+                self.statistics.finish_label_logit(t, span);
+                if let Some(entropy) = self.entropy {
+                    t.finish_entropy(entropy.scratch.span(span), stats);
+                }
+            });
             t.when(rows.is_last(t), || {
                 let results = [
                     Some(self.lse),

@@ -84,6 +84,15 @@ impl Rows {
         });
     }
 
+    /// Runs `body` on the rows of the step, as many as a register has lanes at a time: what is known of more of them at
+    /// once would not fit the registers.
+    pub(super) fn for_vectors<T: TileOps>(&self, t: &T, body: impl Fn(RowSpans<T::Index>)) {
+        let b = self.blocks.b;
+        t.for_sub_tiles(b, b.min(LANES), Unroll::Full, |span| {
+            body(self.spans(t, span))
+        });
+    }
+
     /// Runs `body` on the columns of the block, those of a sub-tile at a time.
     pub(super) fn for_columns<T: TileOps>(&self, t: &T, body: impl Fn(Span<T::Index>)) {
         let Blocks { v, sub_tile, .. } = self.blocks;
