@@ -56,15 +56,16 @@ pub struct OfLogits {
 }
 
 impl Own {
-    /// The kernel called `name`, and its text.
+    /// The kernel called `name`; `changed` tells whether a text is another than the one that was compiled.
     pub(super) fn subject(
         &self,
         target: &Target,
         name: &str,
-    ) -> Result<(Subject, String), PointError> {
+        changed: impl FnOnce(&str) -> bool,
+    ) -> Result<Subject, PointError> {
         match self {
-            Self::Head(of) => subject(&of.program(target)?, name, of.products),
-            Self::Logits(of) => subject(&of.program(name)?, name, F32Products::default()),
+            Self::Head(of) => subject(&of.program(target)?, name, of.products, changed),
+            Self::Logits(of) => subject(&of.program(name)?, name, F32Products::default(), changed),
         }
     }
 
@@ -116,7 +117,8 @@ fn subject<K: Kernel>(
     program: &Program<K>,
     name: &str,
     products: F32Products,
-) -> Result<(Subject, String), PointError> {
+    changed: impl FnOnce(&str) -> bool,
+) -> Result<Subject, PointError> {
     let launches = program.launches();
     let mut launches = launches.iter().map(|(launch, _)| *launch);
     let launch = launches
@@ -124,13 +126,12 @@ fn subject<K: Kernel>(
         .ok_or_else(|| PointError::NoKernel(name.to_owned()))?;
     let text = lower::lower(&launch.kernel, products)?.to_pretty();
     let (Parts { module, rest }, _) = Parts::of(&launch.kernel, products)?;
-    let subject = Subject {
+    Ok(Subject {
         module,
         rest,
         scalars: kernel::scalars(launch, 0),
-        changed: false,
-    };
-    Ok((subject, text))
+        changed: changed(&text),
+    })
 }
 
 /// A kernel of a fused head, and its sizes and options for people.

@@ -36,35 +36,29 @@ impl Set {
         }
     }
 
-    const fn tables(self) -> &'static [(&'static str, Kind, &'static str)] {
+    const fn tables(self) -> &'static [Table] {
+        macro_rules! table {
+            ($name:literal, $kind:ident) => {
+                Table {
+                    name: $name,
+                    kind: Kind::$kind,
+                    text: include_str!(concat!("../../data/", $name, ".csv")),
+                }
+            };
+        }
         match self {
-            Self::Fit => &[
-                ("fit", Kind::Head, include_str!("../../data/fit.csv")),
-                (
-                    "fit_logits",
-                    Kind::Logits,
-                    include_str!("../../data/fit_logits.csv"),
-                ),
-            ],
-            Self::HeldOut => &[
-                (
-                    "heldout",
-                    Kind::Head,
-                    include_str!("../../data/heldout.csv"),
-                ),
-                (
-                    "heldout_logits",
-                    Kind::Logits,
-                    include_str!("../../data/heldout_logits.csv"),
-                ),
-            ],
-            Self::Foreign => &[(
-                "foreign",
-                Kind::Foreign,
-                include_str!("../../data/foreign.csv"),
-            )],
+            Self::Fit => &[table!("fit", Head), table!("fit_logits", Logits)],
+            Self::HeldOut => &[table!("heldout", Head), table!("heldout_logits", Logits)],
+            Self::Foreign => &[table!("foreign", Foreign)],
         }
     }
+}
+
+/// A table of points.
+struct Table {
+    name: &'static str,
+    kind: Kind,
+    text: &'static str,
 }
 
 /// What the kernels of a table are of.
@@ -191,10 +185,10 @@ impl Subject {
 /// Data that cannot be read.
 pub fn points(set: Set) -> Result<Vec<Point>, PointError> {
     let mut points = Vec::new();
-    for &(name, kind, data) in set.tables() {
-        let mut records = Records::new(name, data)?;
+    for table in set.tables() {
+        let mut records = Records::new(table.name, table.text)?;
         while records.advance()? {
-            points.push(point(set, kind, &records)?);
+            points.push(point(set, table.kind, &records)?);
         }
     }
     Ok(points)
@@ -203,12 +197,11 @@ pub fn points(set: Set) -> Result<Vec<Point>, PointError> {
 fn point(set: Set, kind: Kind, records: &Records) -> Result<Point, PointError> {
     let target = Target::by_name(&records.get::<String>("target")?)?;
     let kernel: String = records.get("kernel")?;
+    let of_library = |(own, parameters)| (Source::Own(own), parameters);
     let (source, parameters) = match kind {
+        Kind::Head => of_library(own::of_head(records)?),
+        Kind::Logits => of_library(own::of_logits(records, target)?),
         Kind::Foreign => foreign(records, target, &kernel)?,
-        Kind::Head => own::of_head(records).map(|(own, text)| (Source::Own(own), text))?,
-        Kind::Logits => {
-            own::of_logits(records, target).map(|(own, text)| (Source::Own(own), text))?
-        }
     };
     Ok(Point {
         set,
@@ -258,13 +251,7 @@ impl Point {
     ) -> Result<Option<Subject>, PointError> {
         let changed = |text: &str| adler32(text.as_bytes()) != self.measured.text;
         match &self.source {
-            Source::Own(own) => {
-                let (subject, text) = own.subject(self.target, &self.kernel)?;
-                Ok(Some(Subject {
-                    changed: changed(&text),
-                    ..subject
-                }))
-            }
+            Source::Own(own) => own.subject(self.target, &self.kernel, changed).map(Some),
             Source::Foreign { file, scalars } => {
                 let Some(text) = foreign(file) else {
                     return Ok(None);
