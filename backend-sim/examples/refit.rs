@@ -4,7 +4,7 @@
 //! cargo run --release -p tilecast-sim --example refit -- FILE [TARGET...]
 //! ```
 //!
-//! Coordinate descent on [`Machine::fitted`] for each target, over the points of `data/fit.csv` alone; the
+//! Coordinate descent on [`Machine::fitted`] for each target, over the points of `data/fit*.csv` alone; the
 //! held-out sets are never read. Prints old and new figures and writes the new ones to `FILE` as
 //! `target,figure,old,new`; nothing else changes. Whoever accepts them copies them into `schedule/rates.rs`
 //! and looks at `tilecast validate` before and after.
