@@ -172,8 +172,8 @@ impl<'s, 'a> CpuTiles<'s, 'a> {
         self.panels[out.buffer.index()].invalidate();
     }
 
-    /// Sets a rectangle of a tile, which reaches to its last row or column. An input window only remembers it, for all of
-    /// its columns or rows.
+    /// Sets a rectangle of a tile, which reaches to its last row or column. An input window only remembers it, for all
+    /// of its columns or rows.
     pub(crate) fn mask(
         &self,
         tile: &Tile<i64>,

@@ -91,8 +91,7 @@ impl Bounds {
     fn of(time: &KernelTime, machine: &Machine, cores: u64) -> Self {
         let target = machine.target;
         let seconds = |cycles: f64| cycles / target.clock_hz.value;
-        let unit =
-            |unit: Unit| time.slots[unit as usize] / machine.rates.slots_per_cycle[unit as usize];
+        let unit = |unit: Unit| machine.rates.cycles(unit, time.slots[unit as usize]);
         let both = time.slots[Unit::Load as usize] + time.slots[Unit::Store as usize];
         let load_store = (unit(Unit::Load).max(unit(Unit::Store)).max(unit(Unit::Pop)))
             .max(both / target.vector_accesses_per_cycle.value as f64);

@@ -391,13 +391,9 @@ pub fn block_bytes(
 pub(crate) fn buffers(signature: &Signature, grid: &Grid, operand: &Operand) -> usize {
     // Steps of all cores together; but a core that runs one step has no pipeline.
     let many = signature.bounds.contains(&DYNAMIC) || grid.steps() != 1;
-    let changes = |follows: &[bool]| {
-        let mut axes = follows.iter().zip(&signature.bounds);
-        many && axes.any(|(&follows, &steps)| follows && steps != 1)
-    };
     match &operand.window {
         Some(window) if window.mode == Some(PipelineMode::Synchronous) => 1,
-        Some(window) if changes(&window.axes) => 2,
+        Some(window) if many && signature.moves(window) => 2,
         _ => 1,
     }
 }

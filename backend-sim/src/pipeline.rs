@@ -96,10 +96,8 @@ pub struct Busy {
 
 impl Busy {
     fn of(region: &Region, machine: &Machine) -> Self {
-        let busy = |unit: Unit| {
-            let unit = unit as usize;
-            region.times * region.slots[unit] / machine.rates.slots_per_cycle[unit]
-        };
+        let busy =
+            |unit: Unit| region.times * machine.rates.cycles(unit, region.slots[unit as usize]);
         Self {
             cycles: region.times * region.cycles,
             units: Unit::ALL.map(busy),

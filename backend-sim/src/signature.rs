@@ -167,6 +167,12 @@ impl Signature {
         self.semantics.iter().map(parallel).collect()
     }
 
+    /// Whether a window is of another block in another step.
+    pub(crate) fn moves(&self, window: &Window) -> bool {
+        let mut axes = window.axes.iter().zip(&self.bounds);
+        axes.any(|(&follows, &steps)| follows && steps != 1)
+    }
+
     /// Operands from this one on are [outputs](first_output).
     pub fn outputs(&self, module: &Module) -> usize {
         let operands: Vec<Value> = self.operands.iter().map(|operand| operand.value).collect();

@@ -84,21 +84,23 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The block, which is empty, is one with matrix products, or one without, whose critical path is given.
-    pub(crate) fn begin(&mut self, critical: Option<f64>) {
-        self.critical = critical;
-        let (width, rates) = match critical {
-            Some(_) => (Width::Cycle, &self.machine.listed),
-            None => (Width::Coarse, &self.machine.rates),
-        };
-        self.rates = rates;
-        self.timeline.clear(width, rates);
+    /// The block, which is empty, is one without matrix products, whose critical path is given.
+    pub(crate) fn begin_plain(&mut self, critical: f64) {
+        self.begin(Width::Cycle, Some(critical));
     }
 
     /// The block, which is empty, is one without matrix products whose operations do not share units.
     pub(crate) fn begin_alone(&mut self) {
-        self.rates = &self.machine.listed;
-        self.timeline.clear(Width::Alone, self.rates);
+        self.begin(Width::Alone, None);
+    }
+
+    fn begin(&mut self, width: Width, critical: Option<f64>) {
+        self.critical = critical;
+        self.rates = match width {
+            Width::Coarse => &self.machine.rates,
+            Width::Cycle | Width::Alone => &self.machine.listed,
+        };
+        self.timeline.clear(width, self.rates);
     }
 
     /// Cycles of the block: until the last operation that was placed ends. Those were placed one after the other, each
@@ -112,7 +114,7 @@ impl<'a> Block<'a> {
 
     /// Goes on to an empty block after this one, in the same memory.
     pub(crate) fn next(&mut self) {
-        self.begin(None);
+        self.begin(Width::Coarse, None);
         self.account.clear();
         self.results.clear();
         self.turn = 0;
@@ -175,7 +177,7 @@ impl<'a> Block<'a> {
             // The slots count, whoever has them.
             true => Span {
                 start: fetch.ready,
-                end: fetch.ready + loads / self.rates.slots_per_cycle[Unit::Load as usize],
+                end: fetch.ready + self.rates.cycles(Unit::Load, loads),
             },
             false => taken,
         };

@@ -230,15 +230,12 @@ pub(crate) fn schedule_grid(
         }
         let read = walk.read;
         let windows = signature.operands.iter().filter_map(|o| o.window.as_ref());
-        let moves = |window: &Window| {
-            let mut axes = window.axes.iter().zip(&signature.bounds);
-            axes.any(|(&depends, &steps)| depends && steps != 1)
-        };
-        let moves: Vec<bool> = windows.map(moves).collect();
+        let (moving, still): (Vec<&Window>, _) =
+            windows.partition(|window| signature.moves(window));
         Ok(KernelSchedule {
             kinds,
-            moving: moves.iter().filter(|&&moves| moves).count(),
-            still: moves.iter().filter(|&&moves| !moves).count(),
+            moving: moving.len(),
+            still: still.len(),
             axes: signature.bounds.iter().filter(|&&n| n > 1).count(),
             prefetched: !signature.scalars.is_empty(),
             looked_up: signature.looked_up(module),

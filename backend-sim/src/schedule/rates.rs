@@ -24,6 +24,11 @@ pub struct Rates {
 }
 
 impl Rates {
+    /// Cycles that so many slots of a unit take.
+    pub fn cycles(&self, unit: Unit, slots: f64) -> f64 {
+        slots / self.slots_per_cycle[unit as usize]
+    }
+
     pub(super) fn fitted(fitted: &Fitted, target: &Target) -> Self {
         let units = target.mxu_count.value as f64;
         Self {
@@ -31,7 +36,7 @@ impl Rates {
                 units,
                 units,
                 fitted.valu_slots,
-                eup_slots(target.generation),
+                target.eup_per_cycle.value,
                 fitted.pop_slots,
                 fitted.xlu_slots,
                 fitted.load_slots,
@@ -63,7 +68,7 @@ impl Rates {
             target.vector_stores_per_cycle.value,
         ];
         let [valu, pop, xlu, load, store] = slots.map(|slots| slots as f64);
-        let eup_slots = eup_slots(target.generation);
+        let eup_slots = target.eup_per_cycle.value;
         Self {
             slots_per_cycle: [units, units, valu, eup_slots, pop, xlu, load, store],
             valu_latency: 2.0 - 1.0 / valu,
@@ -100,7 +105,7 @@ impl Fitted {
     }
 }
 
-/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 110 kernels for each target
+/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 150 kernels for each target
 /// (`examples/refit.rs`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
 /// where units of the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
 const FITTED: [(&str, Fitted); 5] = [
@@ -195,11 +200,3 @@ const FITTED: [(&str, Fitted); 5] = [
         },
     ),
 ];
-
-/// Transcendental operations on a register that start in a cycle, as chains of nothing else are scheduled.
-const fn eup_slots(generation: Generation) -> f64 {
-    match generation {
-        Generation::V4 => 0.5,
-        _ => 1.0,
-    }
-}

@@ -137,18 +137,19 @@ pub(crate) struct Span {
 impl Timeline {
     /// An empty block.
     pub(crate) fn new(machine: &Machine) -> Self {
-        Self {
-            rows: machine.rates.slots_per_cycle.map(|slots| Row {
-                rate: slots,
-                capacity: slots * Width::Coarse.cycles(),
-                buckets: Vec::with_capacity(BUCKETS + 2 * AT_ONCE),
-                ..Row::default()
-            }),
-            width: Width::Coarse.cycles(),
-            per_cycle: 1.0 / Width::Coarse.cycles(),
+        let row = |_| Row {
+            buckets: Vec::with_capacity(BUCKETS + 2 * AT_ONCE),
+            ..Row::default()
+        };
+        let mut timeline = Self {
+            rows: Unit::ALL.map(row),
+            width: 0.0,
+            per_cycle: 0.0,
             end: 0.0,
             alone: false,
-        }
+        };
+        timeline.clear(Width::Coarse, &machine.rates);
+        timeline
     }
 
     /// Nothing taken of slots at these rates, in the same memory.

@@ -242,8 +242,10 @@ impl<'m> Walk<'m> {
                     next = run.ops.end;
                     continue;
                 }
-                let critical = self.critical_path(ops, run)?;
-                self.block.begin(critical);
+                if run.plain {
+                    let critical = self.critical_path(ops, run)?;
+                    self.block.begin_plain(critical);
+                }
             }
             self.solved_up_to(next, ops.len() - next);
             if let Some(results) = self.next_op(ops, next)? {
@@ -256,10 +258,7 @@ impl<'m> Walk<'m> {
 
     /// The longest way through a block without products, if each operation had a unit of its own: the block is placed
     /// as if, and forgotten.
-    fn critical_path(&mut self, ops: &'m [Op], run: &Run) -> Result<Option<f64>, ScheduleError> {
-        if !run.plain {
-            return Ok(None);
-        }
+    fn critical_path(&mut self, ops: &'m [Op], run: &Run) -> Result<f64, ScheduleError> {
         let remembered = self.remembered.take();
         self.block.begin_alone();
         for next in run.ops.clone() {
@@ -268,7 +267,7 @@ impl<'m> Walk<'m> {
         let cycles = self.block.timeline.end();
         self.forget_block();
         self.remembered = remembered;
-        Ok(Some(cycles))
+        Ok(cycles)
     }
 
     /// Places an operation; what the block hands on, if it is the last.

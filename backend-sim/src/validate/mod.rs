@@ -154,9 +154,7 @@ impl Predicted {
         };
         let used_bytes = judged.vmem.used_bytes();
         let cycles = judged.time.as_ref().map(|time| {
-            let unit = |unit: Unit| {
-                time.slots[unit as usize] / machine.rates.slots_per_cycle[unit as usize]
-            };
+            let unit = |unit: Unit| machine.rates.cycles(unit, time.slots[unit as usize]);
             let estimate = &time.estimate;
             let bytes = estimate.loaded_bytes + estimate.stored_bytes;
             let target = machine.target;

@@ -76,15 +76,6 @@ impl Own {
             Self::Logits(OfLogits { op, .. }) => format!("{op:?}"),
         }
     }
-
-    /// Cores that it was compiled for. Kernels of heads were compiled for a v4 of one core, those of logits for both
-    /// cores of a chip.
-    pub(super) fn cores(&self, target: &Target) -> u64 {
-        match (self, target.name) {
-            (Self::Head(_), "v4") => 1,
-            _ => target.cores_per_device() as u64,
-        }
-    }
 }
 
 impl OfHead {

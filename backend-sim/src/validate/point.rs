@@ -224,11 +224,12 @@ impl Point {
         format!("{} {} {}", self.target, self.kernel, self.parameters)
     }
 
-    /// Cores that the kernel was compiled for. libtpu's v4 without hardware is one core.
+    /// Cores that the kernel was compiled for. libtpu's v4 without hardware is one core, but kernels of logits were
+    /// compiled for both of a chip.
     pub fn cores(&self) -> u64 {
         match (&self.source, self.target.name) {
-            (Source::Own(own), _) => own.cores(self.target),
-            (Source::Foreign { .. }, "v4") => 1,
+            (Source::Own(Own::Logits(_)), _) => self.target.cores_per_device() as u64,
+            (_, "v4") => 1,
             _ => self.target.cores_per_device() as u64,
         }
     }

@@ -180,10 +180,9 @@ pub fn first_output(module: &Module, function: Op, operands: &[Value]) -> usize 
         // One that is not written at all may be an output for all that, behind others.
         return written.iter().position(|&written| written).unwrap_or(first);
     }
-    let masked = loaded_first[first..].iter().take_while(|&&loaded| loaded);
-    match first + masked.count() {
-        all if all == operands.len() => first,
-        first => first,
+    match loaded_first[first..].iter().position(|&loaded| !loaded) {
+        Some(masked) => first + masked,
+        None => first,
     }
 }
 

@@ -161,7 +161,7 @@ impl Block<'_> {
     pub(crate) fn reduced(&self, more: usize) -> f64 {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         let slots = self.timeline.taken(Unit::Xlu) + more as f64 * hold;
-        slots / self.rates.slots_per_cycle[Unit::Xlu as usize]
+        self.rates.cycles(Unit::Xlu, slots)
     }
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
