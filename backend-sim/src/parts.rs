@@ -82,7 +82,7 @@ pub(crate) fn extend(longer: &mut KernelSchedule, shorter: &KernelSchedule, time
 
 fn extend_step(long: &mut StepSchedule, short: &StepSchedule, times: f64) {
     let add = |long: &mut f64, short: f64| *long += times * (*long - short);
-    add(&mut long.branches, short.branches);
+    add(&mut long.branch_cycles, short.branch_cycles);
     add(&mut long.iterations, short.iterations);
     match long.regions.len().checked_sub(short.regions.len()) {
         // Sub-tiles make some blocks longer,

@@ -1,7 +1,8 @@
 //! What a model of time owes: the recurrence step by step, and laws.
 
 use super::*;
-use crate::grid::{Body, Kind};
+use crate::grid::{Body, Kind, Scalars};
+use crate::validate::Subject;
 use proptest::prelude::*;
 use tilecast_core::target::{TARGETS, Target};
 
@@ -272,9 +273,14 @@ fn shared(target: &str, steps: u64, cores: u64) -> f64 {
          {{strides = array<i32>}} : memref<8x128xf32, #tpu.memory_space<vmem>>, vector<8x128xf32>, \n    return\n  }}\n  \
          func.func @t(%arg0: i32) -> (i32, i32) {{\n    %c0 = arith.constant 0 : i32\n    return %arg0, %c0 : i32, i32\n  }}\n}}"
     );
-    let module = Module::parse(&text).unwrap();
+    let subject = Subject {
+        module: Module::parse(&text).unwrap(),
+        rest: None,
+        scalars: Scalars::default(),
+        changed: false,
+    };
     let machine = Machine::new(Target::by_name(target).unwrap());
-    crate::validate::cycles(&module, &crate::grid::Scalars::default(), &machine, cores).unwrap()
+    crate::validate::cycles(&subject, &machine, cores).unwrap()
 }
 
 #[test]

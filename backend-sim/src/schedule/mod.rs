@@ -103,8 +103,8 @@ pub struct StepSchedule {
     pub regions: Vec<Region>,
     /// Copies it starts and waits for, in order.
     pub transfers: Vec<Transfer>,
-    /// Branches taken or not.
-    pub branches: f64,
+    /// Cycles of branches that the blocks before them are too short to hide.
+    pub branch_cycles: f64,
     /// Iterations of rolled loops.
     pub iterations: f64,
     /// Branches whose condition depends on data; taken to be taken.
@@ -123,7 +123,7 @@ impl StepSchedule {
             .iter()
             .map(|region| region.times * region.cycles)
             .sum();
-        regions + self.branches * machine.region_cycles + self.iterations * machine.loop_cycles
+        regions + self.branch_cycles + self.iterations * machine.loop_cycles
     }
 
     /// Slots taken of a unit.

@@ -93,7 +93,8 @@ pub(super) struct Fitted {
     pub(super) reduce_latency: f64,
     pub(super) transpose_latency: f64,
     pub(super) matmul_latency: f64,
-    pub(super) region_cycles: f64,
+    pub(super) branch_cycles: f64,
+    pub(super) loop_cycles: f64,
     pub(super) step_cycles: [f64; 5],
 }
 
@@ -106,7 +107,7 @@ impl Fitted {
 }
 
 /// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 150 kernels for each target
-/// (`examples/refit.rs`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
+/// (`examples/refit`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
 /// where units of the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
 const FITTED: [(&str, Fitted); 5] = [
     (
@@ -118,13 +119,14 @@ const FITTED: [(&str, Fitted); 5] = [
             load_slots: 1.00,
             store_slots: 1.00,
             valu_latency: 0.18,
-            load_latency: 9.65,
+            load_latency: 12.06,
             eup_latency: 5.93,
             reduce_latency: 79.0,
-            transpose_latency: 109.11,
-            matmul_latency: 52.56,
-            region_cycles: 15.53,
-            step_cycles: [-19.37, 18.10, 17.50, 26.90, 8.30],
+            transpose_latency: 117.95,
+            matmul_latency: 59.55,
+            branch_cycles: 15.53,
+            loop_cycles: 2.50,
+            step_cycles: [-23.82, 30.48, 24.43, 0.00, 6.42],
         },
     ),
     (
@@ -141,8 +143,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 115.0,
             transpose_latency: 152.23,
             matmul_latency: 132.50,
-            region_cycles: 13.54,
-            step_cycles: [-11.40, 10.10, 3.10, 23.46, 10.30],
+            branch_cycles: 16.93,
+            loop_cycles: 3.95,
+            step_cycles: [1.73, 12.10, 3.43, 13.88, 7.47],
         },
     ),
     (
@@ -159,8 +162,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 115.0,
             transpose_latency: 178.01,
             matmul_latency: 112.36,
-            region_cycles: 9.36,
-            step_cycles: [-10.96, 30.74, 26.72, 24.14, 6.40],
+            branch_cycles: 9.36,
+            loop_cycles: 2.50,
+            step_cycles: [-3.09, 35.26, 29.03, 11.81, 5.03],
         },
     ),
     (
@@ -177,8 +181,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 137.0,
             transpose_latency: 85.75,
             matmul_latency: 189.49,
-            region_cycles: 11.90,
-            step_cycles: [-5.30, 17.10, 12.10, 31.66, 9.70],
+            branch_cycles: 11.90,
+            loop_cycles: 3.59,
+            step_cycles: [15.06, 19.58, 9.88, 19.46, 7.00],
         },
     ),
     (
@@ -195,8 +200,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 141.0,
             transpose_latency: 0.59,
             matmul_latency: 179.03,
-            region_cycles: 9.88,
-            step_cycles: [7.66, 24.40, 24.40, 35.49, 8.30],
+            branch_cycles: 12.35,
+            loop_cycles: 4.55,
+            step_cycles: [-23.58, 35.60, 31.39, 21.92, 10.26],
         },
     ),
 ];

@@ -96,8 +96,8 @@ pub struct Machine {
     pub temporaries: f64,
     /// The same at least of the result of a transcendental operation, and of one that more than one operation reads.
     pub waiting: f64,
-    /// Cycles of a branch and the code around a predicated region.
-    pub region_cycles: f64,
+    /// Cycles of a branch and its condition, which the block before it hides as far as it is long.
+    pub branch_cycles: f64,
     /// Scalar cycles around a step: fixed; for each window; for each that is of one block in all steps; for each grid
     /// axis of more than one step; for each window whose index map sees prefetched scalars.
     pub step_cycles: [f64; 5],
@@ -121,8 +121,8 @@ impl Machine {
             registers: target.registers() as f64,
             temporaries: temporaries(target.generation),
             waiting: WAITING,
-            region_cycles: fitted.region_cycles,
-            loop_cycles: 2.0,
+            branch_cycles: fitted.branch_cycles,
+            loop_cycles: fitted.loop_cycles,
             step_cycles: fitted.step_cycles,
             idle: IDLE,
         }
@@ -326,7 +326,7 @@ impl Machine {
     }
 
     /// The figures that are fitted to schedules, by name.
-    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 17] {
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 18] {
         let [fixed, window, still, axis, prefetched] = &mut self.step_cycles;
         let [_, _, valu, _, pop, xlu, load, store] = &mut self.rates.slots_per_cycle;
         [
@@ -341,7 +341,8 @@ impl Machine {
             ("reduce_latency", &mut self.reduce_latency),
             ("transpose_latency", &mut self.transpose_latency),
             ("matmul_latency", &mut self.matmul_latency),
-            ("region_cycles", &mut self.region_cycles),
+            ("branch_cycles", &mut self.branch_cycles),
+            ("loop_cycles", &mut self.loop_cycles),
             ("step_fixed", fixed),
             ("step_window", window),
             ("step_still", still),

@@ -122,6 +122,8 @@ pub(super) struct Walk<'m> {
     /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it
     /// changes.
     scalars: FxHashMap<usize, Option<Vec<i64>>>,
+    /// The first block after the last branch.
+    since: usize,
     done: StepSchedule,
 }
 
@@ -156,6 +158,7 @@ impl<'m> Walk<'m> {
             computed: &code.computed,
             stored_scalars: &code.stored_scalars,
             scalars: FxHashMap::default(),
+            since: 0,
             done: StepSchedule::default(),
         };
         for &(value, constant) in code.runs.constants() {
@@ -187,6 +190,7 @@ impl<'m> Walk<'m> {
             self.known[index].clone_from(&self.constants[index]);
         }
         self.repeats.reset();
+        self.since = 0;
         self.scalars = (self.signature.scalars.iter().enumerate())
             .filter_map(|(i, value)| {
                 let elements = match self.stored_scalars.get(&value.index()) {
@@ -358,7 +362,9 @@ impl<'m> Walk<'m> {
         let predicated = is_branch.then(|| self.predicated(op)).flatten();
         if is_branch {
             self.end_block();
-            self.done.branches += f64::from(u8::from(predicated.is_none()));
+            if predicated.is_none() {
+                self.done.branch_cycles += self.branch_cycles();
+            }
         }
         let condition = self.module.operands(op)[0];
         let taken = match self.scalar(condition) {
@@ -385,8 +391,17 @@ impl<'m> Walk<'m> {
         }
         if is_branch {
             self.end_block();
+            self.since = self.done.regions.len();
         }
         Ok(())
+    }
+
+    /// Cycles of a branch that the blocks since the last one are too short to hide.
+    fn branch_cycles(&mut self) -> f64 {
+        let before = &self.done.regions[self.since..];
+        let hidden: f64 = before.iter().map(|region| region.cycles).sum();
+        self.since = self.done.regions.len();
+        (self.machine.branch_cycles - hidden).max(0.0)
     }
 
     fn unknown(&self, op: Op) -> ScheduleError {

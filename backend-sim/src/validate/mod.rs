@@ -23,9 +23,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 use tilecast_core::budget::TermKind;
-use tilecast_tpu::mosaic::Module;
 
-use crate::grid::Scalars;
 use crate::judge::{JudgeError, Judged, judge_on};
 use crate::kernel::core_bytes_per_s;
 use crate::memory::VmemLedger;
@@ -178,13 +176,9 @@ impl Predicted {
 ///
 /// # Errors
 /// As for [`judge`](crate::judge::judge).
-pub fn cycles(
-    module: &Module,
-    scalars: &Scalars,
-    machine: &Machine,
-    cores: u64,
-) -> Result<f64, JudgeError> {
-    let kernel = Prepared::new(module.clone().into(), machine.target)?;
+pub fn cycles(subject: &Subject, machine: &Machine, cores: u64) -> Result<f64, JudgeError> {
+    let kernel = Prepared::new(subject.parts(), machine.target)?;
+    let scalars = &subject.scalars;
     let grid = kernel.grid(kernel.bounds(), scalars, cores)?;
     let schedule = kernel.schedule(&grid, scalars, machine, &Memo::default())?;
     Ok(kernel.pipeline(&grid, &schedule, machine).compute_cycles())

@@ -47,6 +47,32 @@ fn predictions_are_near_what_was_measured() {
 }
 
 #[test]
+fn figures_are_fitted_to_the_cycles_that_are_compared() {
+    // Small kernels, and one of so many sub-tiles that a part of it is lowered.
+    let is_long = |point: &Point| {
+        let subject = point.subject(&none).ok().flatten();
+        subject.is_some_and(|subject| subject.rest.is_some())
+    };
+    let points = point::points(Set::Fit).unwrap();
+    let long = points.into_iter().find(is_long).unwrap();
+    let subject = long.subject(&none).unwrap().unwrap();
+    let outcomes = [handful(), vec![Outcome::new(long, &subject).unwrap()]].concat();
+    for Outcome {
+        point, predicted, ..
+    } in &outcomes
+    {
+        let subject = point.subject(&none).unwrap().unwrap();
+        let fitted = cycles(&subject, &Machine::new(point.target), point.cores()).unwrap();
+        assert_eq!(
+            fitted,
+            predicted.cycles.unwrap().schedule,
+            "{}",
+            point.name()
+        );
+    }
+}
+
+#[test]
 fn the_model_beats_both_baselines() {
     let outcomes = handful();
     let baselines = Baselines::fit(&outcomes);

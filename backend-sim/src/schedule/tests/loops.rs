@@ -67,7 +67,9 @@ fn each_way_through_a_loop_counts_as_often_as_it_is_taken() {
         panic!("one kind of step");
     };
     assert_eq!(step.schedule.iterations, 1000.0);
-    assert_eq!(step.schedule.branches, 1000.0);
+    // Nothing stands before the branch that could hide it.
+    let branches = step.schedule.branch_cycles / machine.branch_cycles;
+    assert!((branches - 1000.0).abs() < 1e-6, "{branches}");
     assert_eq!(step.schedule.slots(Unit::Load), 125.0);
     assert_eq!(step.schedule.slots(Unit::Store), 125.0);
 }

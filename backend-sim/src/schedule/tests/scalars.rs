@@ -61,7 +61,11 @@ fn a_branch_of_few_copies_takes_as_long_where_it_is_not_taken() {
     let cost = |count: usize, scalar: i64| {
         let module = kernel(1, OWN, &branch(&starts(count)));
         let step = step(&module, &machine, 1, scalar).1;
-        (step.cycles(&machine), step.branches, step.transfers.len())
+        (
+            step.cycles(&machine),
+            step.branch_cycles,
+            step.transfers.len(),
+        )
     };
     let few = 8.0 * machine.copy_cycles();
     assert_eq!(
@@ -69,11 +73,53 @@ fn a_branch_of_few_copies_takes_as_long_where_it_is_not_taken() {
         [(few, 0.0, 0), (few, 0.0, 8)]
     );
     // More of them are jumped over.
-    let many = 16.0 * machine.copy_cycles() + machine.region_cycles;
+    let jump = machine.branch_cycles;
+    let many = 16.0 * machine.copy_cycles() + jump;
     assert_eq!(
         [0, 1].map(|scalar| cost(16, scalar)),
-        [(machine.region_cycles, 1.0, 0), (many, 1.0, 16)]
+        [(jump, jump, 0), (many, jump, 16)]
     );
+}
+
+#[test]
+fn a_block_hides_the_branch_that_it_ends_in() {
+    let machine = machine("v6e");
+    let copy = |name: &str| load(name, 0, "8x128xf32") + &store(name, 0, "8x128xf32");
+    let branch = branch(&copy("%in"));
+    let cycles = |before: &str| {
+        let step = step(
+            &kernel(1, OWN, &(before.to_owned() + &branch)),
+            &machine,
+            1,
+            0,
+        )
+        .1;
+        (
+            step.branch_cycles,
+            step.regions.iter().map(|region| region.cycles).sum::<f64>(),
+        )
+    };
+    let (left, block) = cycles(&copy("%0"));
+    assert!(0.0 < block && block < machine.branch_cycles, "{block}");
+    assert_eq!(left, machine.branch_cycles - block);
+    // A chain of products, each of which waits for the one before.
+    let product = |i| {
+        format!(
+            "    %{} = arith.mulf %{i}, %{i} : vector<8x128xf32>\n",
+            i + 1
+        )
+    };
+    let chain: String = (0..16).map(product).collect();
+    let many = load("%0", 0, "8x128xf32") + &chain + &store("%16", 0, "8x128xf32");
+    let (left, block) = cycles(&many);
+    assert!(block > machine.branch_cycles, "{block}");
+    assert_eq!(left, 0.0);
+    // A second branch comes after none of it.
+    let second = branch
+        .replace("%first", "%second")
+        .replace("%yes", "%too")
+        .replace("%in", "%also");
+    assert_eq!(cycles(&(many + &second)).0, machine.branch_cycles);
 }
 
 #[test]

@@ -67,7 +67,7 @@ struct Way {
 struct Sample {
     regions: [usize; 2],
     transfers: [usize; 2],
-    branches: f64,
+    branch_cycles: f64,
     iterations: f64,
     times: f64,
 }
@@ -203,7 +203,8 @@ impl Walk<'_> {
     /// Schedules one iteration, the parts of which follow each other.
     fn iteration(&mut self, parts: &[ir::Block]) -> Result<Sample, ScheduleError> {
         let (regions, transfers) = (self.done.regions.len(), self.done.transfers.len());
-        let (branches, iterations) = (self.done.branches, self.done.iterations);
+        let (branch_cycles, iterations) = (self.done.branch_cycles, self.done.iterations);
+        self.since = regions;
         let mut handed_on = Vec::new();
         for (i, &part) in parts.iter().enumerate() {
             if i > 0 {
@@ -212,11 +213,12 @@ impl Walk<'_> {
             handed_on = self.ops(part)?;
         }
         self.end_block();
+        self.since = self.done.regions.len();
         self.done.iterations += 1.0;
         Ok(Sample {
             regions: [regions, self.done.regions.len()],
             transfers: [transfers, self.done.transfers.len()],
-            branches: self.done.branches - branches,
+            branch_cycles: self.done.branch_cycles - branch_cycles,
             iterations: self.done.iterations - iterations,
             times: 1.0,
         })
@@ -226,6 +228,7 @@ impl Walk<'_> {
     /// have.
     pub(super) fn exception(&mut self, body: ir::Block) -> Result<(), ScheduleError> {
         let before = std::mem::take(&mut self.done);
+        self.since = 0;
         self.ops(body)?;
         self.end_block();
         let passed_by = std::mem::replace(&mut self.done, before).regions;
@@ -254,7 +257,7 @@ impl Walk<'_> {
                 Event::Wait => b,
             };
         }
-        self.done.branches += (times - 1.0) * sample.branches;
+        self.done.branch_cycles += (times - 1.0) * sample.branch_cycles;
         self.done.iterations += (times - 1.0) * sample.iterations;
     }
 
