@@ -15,6 +15,7 @@ use std::error::Error;
 use tilecast::core::kernels::grouped_matmul::GroupedMatmul;
 use tilecast::core::target::Target;
 use tilecast::sim::experts::{Choice, Request};
+use tilecast::sim::problem::Passes;
 use tilecast::tpu::stablehlo::{EmitOptions, emit};
 use tilecast::{DType, Matrix, grouped_matmul};
 
@@ -98,7 +99,7 @@ fn write_for_tpu(target: &'static Target, files: &[String]) -> Result<(), Box<dy
         schedule,
         vmem_limit_bytes,
         best,
-    } = Request::of_device(op, target, None).choose([None; 2])?;
+    } = Request::of_device(op, target, None).choose(Passes::Both, [None; 2])?;
     for (product, one) in best {
         println!(
             "{} on {}: {:?}, {:.1} us, {} bytes of VMEM",

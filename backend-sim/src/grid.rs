@@ -22,6 +22,7 @@ mod search;
 mod tests;
 
 use thiserror::Error;
+use tilecast_core::program::{Kernel, Launch};
 use tilecast_tpu::mosaic::{DYNAMIC, Module};
 
 use crate::signature::{Signature, Window, memref};
@@ -109,6 +110,25 @@ impl Scalars {
             prefetched,
             shapes: Vec::new(),
         }
+    }
+
+    /// What the first launch of a kernel gets; tables as they typically are, those of groups of one size.
+    pub fn of_first<K: Kernel>(launch: &Launch<K>) -> Self {
+        Self::of(launch, 0)
+    }
+
+    /// The same of a launch in the iteration `counter` of the loop around it.
+    pub(crate) fn of<K: Kernel>(launch: &Launch<K>, counter: i64) -> Self {
+        let spec = launch.kernel.spec();
+        let mut values = launch.scalars.iter();
+        let scalars = spec.scalars().iter().map(|operand| {
+            let values = values.by_ref().take(operand.len);
+            Some(values.map(|scalar| scalar.evaluate(&|_| counter)).collect())
+        });
+        let tables = spec.tables().iter();
+        let tables =
+            tables.map(|table| Some(table.typical.iter().copied().map(i64::from).collect()));
+        Self::new(Vec::new(), scalars.chain(tables).collect())
     }
 }
 

@@ -309,8 +309,13 @@ pub fn trace<K: Kernel>(
         let spec = launch.kernel.spec();
         let process = || -> Result<Process, JudgeError> {
             let module = lower::lower(&launch.kernel, products)?;
-            let mut process =
-                judge::trace(&module, target, &scalars(launch, 0), spec.name(), steps)?;
+            let mut process = judge::trace(
+                &module,
+                target,
+                &Scalars::of_first(launch),
+                spec.name(),
+                steps,
+            )?;
             let operands = operand_names(spec);
             for name in &mut process.windows {
                 rename(name, "operand ", &operands);
@@ -367,7 +372,7 @@ fn kernel<K: Kernel>(
     for (counter, iterations) in counter_classes(iterations) {
         let mut same = 0;
         if judged.is_empty() || kernel.reads_scalars() {
-            let scalars = scalars(launch, counter);
+            let scalars = Scalars::of(launch, counter);
             let grid = kernel.grid(&bounds, &scalars, cores(target))?;
             // Scalars matter by what they make of the grid and its conditions.
             let alike = judged.iter().position(|(known, _)| *known == grid);
@@ -458,26 +463,6 @@ fn finish(report: &mut KernelReport, spec: &KernelSpec, target: &Target, launche
         report.verdict = Verdict::Invalid;
         report.reason = Some(error.to_string());
     }
-}
-
-/// The scalars of a launch in the iteration `counter` of the loop around it, and its tables as they typically are.
-pub(crate) fn scalars<K: Kernel>(launch: &Launch<K>, counter: i64) -> Scalars {
-    let spec = launch.kernel.spec();
-    let mut values = launch.scalars.iter();
-    let scalars = spec.scalars().iter().map(|operand| {
-        let values = values.by_ref().take(operand.len);
-        Some(values.map(|scalar| scalar.evaluate(&|_| counter)).collect())
-    });
-    let tables = (spec.tables().iter()).map(|table| {
-        Some(
-            table
-                .typical
-                .iter()
-                .map(|&value| i64::from(value))
-                .collect(),
-        )
-    });
-    Scalars::new(Vec::new(), scalars.chain(tables).collect())
 }
 
 /// The names that the kernel has for its operands.

@@ -28,6 +28,7 @@
 //! Every formula, its source and what is left out: `docs/cost-model.md`.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod emission;
 pub mod execute;
 pub mod experts;

@@ -162,8 +162,9 @@ mod tests {
     use tilecast_core::program::Kernel;
     use tilecast_core::target::Target;
 
+    use crate::grid::Scalars;
     use crate::judge::{JudgeError, cores};
-    use crate::kernel::{scalars, visit};
+    use crate::kernel::visit;
     use crate::op::Request;
     use crate::tune::Space;
 
@@ -190,7 +191,7 @@ mod tests {
                         known.outline(launch.kernel.spec())?,
                     ];
                     let [whole, outline] = kernels.map(|kernel| {
-                        let scalars = scalars(launch, 0);
+                        let scalars = Scalars::of_first(launch);
                         let grid = kernel.grid(kernel.bounds(), &scalars, cores).unwrap();
                         let vmem = kernel.ledger(&grid, |_| false, None).unwrap();
                         (vmem, grid.steps(), grid.cores, grid.assumptions)

@@ -7,6 +7,8 @@
 //!
 //! What is an output is not said: [`Signature::outputs`].
 
+mod reads;
+
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use tilecast_tpu::mosaic::signature::first_output;
@@ -283,52 +285,6 @@ impl Signature {
             .filter(|&&op| module.op_name(op) == "memref.load")
             .filter(|&&op| !module.operands(op)[1..].iter().all(constant))
             .count()
-    }
-
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars: whatever their values, the
-    /// compiler keeps it.
-    pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {
-        if self.scalars.is_empty() && !module.has_any(&["scf.while"]) {
-            return Vec::new();
-        }
-        let roots = self.roots(module);
-        let mut seeds = Vec::new();
-        module.walk(self.function, &mut |op| {
-            let memory = module.operands(op).first();
-            let memory = memory.and_then(|value| roots[value.index()]);
-            if memory.is_some_and(|value| self.scalars.contains(&value)) {
-                seeds.extend(module.results(op));
-            }
-        });
-        let depends = dependents(module, self.function, &seeds);
-        let mut read = Vec::new();
-        module.walk(self.function, &mut |op| {
-            let condition = match module.op_name(op) {
-                "scf.if" => &module.operands(op)[..1],
-                "scf.for" => &module.operands(op)[..3],
-                // Its condition is inside.
-                "scf.while" => &[],
-                _ => return,
-            };
-            if condition.is_empty() || condition.iter().any(|value| depends[value.index()]) {
-                module.walk(op, &mut |inner| {
-                    let loads = matches!(
-                        module.op_name(inner),
-                        "vector.load"
-                            | "tpu.load"
-                            | "tpu.vector_load"
-                            | "tpu.strided_load"
-                            | "tpu.shuffled_load"
-                            | "tpu.enqueue_dma"
-                    );
-                    if loads {
-                        let memory = module.operands(inner).iter();
-                        read.extend(memory.filter_map(|v| roots[v.index()]).map(|v| v.index()));
-                    }
-                });
-            }
-        });
-        read
     }
 }
 

@@ -17,6 +17,7 @@ use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::emission::{Choice, choose, logits};
 use tilecast::sim::experts;
+use tilecast::sim::grid::Scalars;
 use tilecast::sim::op::Request;
 use tilecast::sim::problem::{self, OnHead, PassBlocks};
 use tilecast::tpu::lower::{F32Products, lower};
@@ -28,6 +29,7 @@ use super::error::CliError;
 use super::gmm;
 use super::logits::given_blocks;
 use super::report::{backward_text, forward_text, space};
+use super::scalars;
 
 /// What the blocks are chosen for.
 #[derive(Clone, Copy, Debug)]
@@ -226,7 +228,7 @@ impl OpEmission {
     ///
     /// # Errors
     /// One has no lowering.
-    pub(crate) fn kernels(&self) -> Result<Vec<(String, String)>, CliError> {
+    pub(crate) fn kernels(&self) -> Result<Vec<KernelText>, CliError> {
         match &self.program {
             AnyProgram::Head(program) => kernels(program, self.products),
             AnyProgram::Logits(program) => kernels(program, self.products),
@@ -323,16 +325,16 @@ impl Choices<'_> {
 }
 
 impl Choices<'_> {
-    /// The blocks of the three products.
+    /// The blocks of the products.
     fn of_experts(&self, problem: GroupedMatmul) -> Result<OpEmission, CliError> {
         let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let pass = self.args.schedule.pass;
         let experts::Choice {
             schedule,
             vmem_limit_bytes,
             ..
         } = experts::Request::of_device(problem, self.target, limit_bytes)
-            .choose(gmm::given(&self.args.schedule)?)?;
-        let pass = self.args.schedule.pass;
+            .choose(pass.into(), gmm::given(&self.args.schedule)?)?;
         let program = experts::program(&problem, &schedule, pass.into())?;
         Ok(OpEmission {
             program: AnyProgram::Experts(program, gmm::choice_text(&schedule, pass)),
@@ -352,13 +354,26 @@ impl Choices<'_> {
 fn kernels<K: Kernel>(
     program: &Program<K>,
     products: F32Products,
-) -> Result<Vec<(String, String)>, CliError> {
+) -> Result<Vec<KernelText>, CliError> {
     let launches = program.launches();
     let kernels = launches.iter().map(|(launch, _)| {
         let module = lower(&launch.kernel, products).map_err(CliError::invalid)?;
-        Ok((launch.kernel.spec().name().into(), module.to_pretty()))
+        Ok(KernelText {
+            name: launch.kernel.spec().name().into(),
+            mosaic: module.to_pretty(),
+            scalars: scalars::text(Scalars::of_first(launch)),
+        })
     });
     kernels.collect()
+}
+
+/// A kernel of an op.
+#[derive(Debug)]
+pub(crate) struct KernelText {
+    pub(crate) name: String,
+    pub(crate) mosaic: String,
+    /// What it gets at run time, as a file for `simulate --scalars`, if it gets anything.
+    pub(crate) scalars: Option<String>,
 }
 
 /// Blocks and strategy, for a person.

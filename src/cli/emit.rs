@@ -7,7 +7,7 @@ use tilecast::core::target::Target;
 
 use super::Outcome;
 use super::args::{Op, ProblemArgs, parse_target};
-use super::emission::OpEmission;
+use super::emission::{KernelText, OpEmission};
 use super::error::CliError;
 use super::file::Output;
 use super::given::Given;
@@ -36,7 +36,9 @@ pub(crate) struct Args {
     /// StableHLO of the op, or Mosaic of each kernel
     #[arg(long, value_enum)]
     format: Format,
-    /// File to write; where there are several kernels in Mosaic, each goes to a file with its name before the extension
+    /// File to write; where there are several kernels in Mosaic, each goes to a file with its name before the extension.
+    /// What a kernel in Mosaic gets at run time, in its first launch and with groups of one size, goes to a file beside it,
+    /// FILE.scalars.json, for `simulate --scalars`
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]
@@ -90,19 +92,30 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
 }
 
 fn write_kernels(
-    kernels: &[(String, String)],
+    kernels: &[KernelText],
     path: &Path,
     output: &Output,
 ) -> Result<Vec<PathBuf>, CliError> {
-    if let [(_, text)] = kernels {
-        output.write(|file| file.write_all(text.as_bytes()))?;
-        return Ok(vec![path.into()]);
-    }
     let mut files = Vec::new();
-    for (name, text) in kernels {
-        let path = named(path, name);
-        Output::new(&path)?.write(|file| file.write_all(text.as_bytes()))?;
+    for kernel in kernels {
+        let write =
+            |output: &Output, text: &str| output.write(|file| file.write_all(text.as_bytes()));
+        let path = match kernels {
+            [_] => path.to_owned(),
+            _ => named(path, &kernel.name),
+        };
+        match kernels {
+            [_] => write(output, &kernel.mosaic)?,
+            _ => write(&Output::new(&path)?, &kernel.mosaic)?,
+        }
+        let mut scalars = path.clone().into_os_string();
+        scalars.push(".scalars.json");
+        let scalars = PathBuf::from(scalars);
         files.push(path);
+        if let Some(text) = &kernel.scalars {
+            write(&Output::new(&scalars)?, text)?;
+            files.push(scalars);
+        }
     }
     Ok(files)
 }

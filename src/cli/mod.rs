@@ -28,6 +28,7 @@ mod output;
 mod random;
 mod report;
 mod run;
+mod scalars;
 mod simulate;
 mod sizes;
 mod solve;

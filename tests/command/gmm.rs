@@ -178,6 +178,18 @@ fn modules_are_written_in_the_blocks_that_are_chosen() {
             .verify()
             .unwrap();
     }
+    // Blocks that the backward pass could not have: 768 outputs are no multiple.
+    let forward = ["--format", "mosaic", "--pass", "forward", "--blocks"];
+    let ran = emit(&[&forward[..], &["256,512,512"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // What it gets at run time is written beside it.
+    let simulate = ["simulate", "--target", "v5p", "--mosaic", "out"];
+    let lacks = |more: &[&'static str]| {
+        let ran = tilecast(folder.path(), simulate.iter().chain(more));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout.contains("scalars are not given")
+    };
+    assert!(lacks(&[]) && !lacks(&["--scalars", "out.scalars.json"]));
     let ran = emit(&["--format", "mosaic", "--vmem-limit-kib", "64"]);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
 }

@@ -1,12 +1,13 @@
 """Measures the VMEM of the points of `tilecast validate` again, with the TPU compiler; with --cycles their cycles too.
 
-    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout|fit_logits|heldout_logits] [--targets v5e,v6e] [--kernels K] [--limit N] [--smallest]
-        [--cycles [--record]]
+    collect_points.py --tilecast PATH --libtpu FILE [--set fit|heldout|fit_logits|heldout_logits|fit_experts|heldout_experts] [--targets v5e,v6e]
+        [--kernels K] [--limit N] [--smallest] [--cycles [--record]]
 
 A row of backend-sim/data/SET.csv is emitted with its problem and blocks, compiled ahead of time (no TPU), and the bytes that its kernel uses are compared with the row. Where the library now makes another text
 of the kernel than was measured, the row is counted as changed and not compared. Exit code 1 if any row differs.
 
-A kernel of the ops on logits (--set fit_logits, heldout_logits) is compiled by itself, as the rows of heads were in their program.
+A kernel of the ops on logits and of grouped products (--set fit_logits, heldout_logits, fit_experts, heldout_experts) is compiled by
+itself, as the rows of heads were in their program.
 
 Cycles are read from the compiler's listings by tpu_schedule.py, with the scalars of the first launch, as the rows have them.
 Cycles that wait for copies, each at the full rate or all taking turns, are printed beside those of the row and not compared; --record
@@ -16,6 +17,7 @@ compiled for the two of a chip.
 import argparse
 import csv
 import glob
+import json
 import math
 import os
 import re
@@ -47,12 +49,26 @@ def is_of_logits(row):
     return "op" in row
 
 
+def is_of_experts(row):
+    return "experts" in row
+
+
+def is_alone(row):
+    return is_of_logits(row) or is_of_experts(row)
+
+
 def emit_arguments(row, target, limit_bytes):
     if is_of_logits(row):
         arguments = [row["op"].replace("_", "-"), "--target", target, "--tokens", row["tokens"], "--vocab", row["vocab"]]
         arguments += ["--dtype", row["dtype"], "--blocks", f"{row['b']},{row['v']}", "--vmem-limit-kib", str(limit_bytes >> 10)]
         arguments += ["--pass", "forward" if row["kernel"] == "softmax_statistics" else "backward"]
         return arguments + [word for option in row["options"].split() for word in OPTIONS[option]]
+    if is_of_experts(row):
+        arguments = ["gmm", "--target", target, "--tokens", row["rows"], "--experts", row["experts"], "--hidden", row["inputs"]]
+        arguments += ["--out-features", row["outputs"], "--dtype", row["dtype"], "--vmem-limit-kib", str(limit_bytes >> 10)]
+        is_forward = row["kernel"] == "grouped_matmul_forward"
+        blocks = f"{row['b']},{row['i']},{row['o']}"
+        return arguments + (["--pass", "forward", "--blocks", blocks] if is_forward else ["--pass", "backward", "--backward-blocks", blocks])
     blocks = ",".join(row[side] for side in "bhv")
     arguments = ["linear-ce", "--target", target, "--tokens", row["tokens"], "--hidden", row["hidden"]]
     arguments += ["--vocab", row["vocab"], "--dtype", row["dtype"], "--blocks", blocks, "--backward-blocks", blocks]
@@ -91,21 +107,33 @@ def emit(tilecast, row, folder):
     return path, kernels
 
 
-def emit_of_logits(tilecast, row, folder):
+def emit_alone(tilecast, row, folder):
     """The path of the row's kernel, and its text by its name."""
     path = os.path.join(folder, "kernel.mlir")
     limit = int(row["limit_bytes"])
     emitted = run([tilecast, "emit", *emit_arguments(row, row["target"], limit), "--format", "mosaic", "--output", path])
     if emitted.returncode != 0:
         raise RuntimeError(emitted.stderr.strip())
+    one_of_several = os.path.join(folder, f"kernel.{row['kernel']}.mlir")
+    path = one_of_several if os.path.exists(one_of_several) else path
     with open(path, "rb") as f:
         return path, {"." + row["kernel"]: f.read()}
 
 
-def compile_of_logits(row):
+def scalars_of(path):
+    """What the kernel in the file gets at run time."""
+    scalars = path + ".scalars.json"
+    if not os.path.exists(scalars):
+        return ()
+    with open(scalars) as f:
+        return json.load(f)["prefetched"]
+
+
+def compile_alone(row):
     """How the kernel is compiled: logits that are masked in their window are no output."""
-    results = {"entropy": 2, "grpo": 3, "logits_ce": 3 if "label_smoothing" in row["options"] else 2}[row["op"]]
-    outputs = results if row["kernel"] == "softmax_statistics" else 1
+    outputs = 1
+    if row["kernel"] == "softmax_statistics":
+        outputs = {"entropy": 2, "grpo": 3, "logits_ce": 3 if "label_smoothing" in row["options"] else 2}[row["op"]]
     more = ["--outputs", str(outputs), "--vmem-limit-kib", str(int(row["limit_bytes"]) >> 10)]
     return {"form": "--mosaic", "more": more}
 
@@ -114,21 +142,22 @@ def measure(options, rows):
     """What came of each row of a program: same, changed, differs or failed; and a line to print."""
     with tempfile.TemporaryDirectory(prefix="tilecast-points-") as folder:
         try:
-            of_logits = is_of_logits(rows[0])
-            path, kernels = (emit_of_logits if of_logits else emit)(options.tilecast, rows[0], folder)
+            alone = is_alone(rows[0])
+            path, kernels = (emit_alone if alone else emit)(options.tilecast, rows[0], folder)
         except RuntimeError as error:
             return [("failed", str(error))] * len(rows)
         texts = [kernels.get("." + row["kernel"], kernels.get("")) for row in rows]
         changed = [text is None or f"{zlib.adler32(text):08x}" != row["text"] for row, text in zip(rows, texts)]
         if all(changed):
             return [CHANGED] * len(rows)
-        how = compile_of_logits(rows[0]) if of_logits else {}
+        how = compile_alone(rows[0]) if alone else {}
         answer = tpu_schedule.compile_with_listings(options.tilecast, options.libtpu, rows[0]["target"], path, folder, **how)
         schedules = []
         if options.cycles and answer["status"] == "ok":
             figures = tpu_schedule.figures(options.tilecast, rows[0]["target"])
             try:
-                schedules = [tpu_schedule.read(folder, figures, independent)["calls"] for independent in (True, False)]
+                scalars = scalars_of(path) if alone else ()
+                schedules = [tpu_schedule.read(folder, figures, independent, scalars)["calls"] for independent in (True, False)]
             except tpu_schedule.Unreadable as error:
                 answer = {"status": "error", "message": error}
     found = []
@@ -176,7 +205,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilecast", default="target/release/tilecast")
     parser.add_argument("--libtpu", required=True)
-    parser.add_argument("--set", default="heldout", choices=["fit", "heldout", "fit_logits", "heldout_logits"])
+    parser.add_argument("--set", default="heldout", choices=["fit", "heldout", "fit_logits", "heldout_logits", "fit_experts", "heldout_experts"])
     parser.add_argument("--targets", default="v4,v5e,v5p,v6e,v7x")
     parser.add_argument("--kernels", help="only rows of these kernels")
     parser.add_argument("--limit", type=int, help="only this many rows, evenly spread")
@@ -191,20 +220,21 @@ def main():
     if options.kernels:
         rows = [row for row in rows if row["kernel"] in options.kernels.split(",")]
     if options.cycles:
-        rows = [row for row in rows if row["status"] == "ok" and row["cycles"] and (is_of_logits(row) or row["target"] != "v4")]
+        rows = [row for row in rows if row["status"] == "ok" and row["cycles"] and (is_alone(row) or row["target"] != "v4")]
     if options.smallest:
-        rows = sorted(rows, key=lambda row: (math.prod(int(row[side]) for side in "bhv" if side in row), row["cycles"]))[: options.limit]
+        rows = sorted(rows, key=lambda row: (math.prod(int(row[side]) for side in "bhvio" if side in row), row["cycles"]))[: options.limit]
     elif options.limit:
         rows = rows[:: max(1, len(rows) // options.limit)][: options.limit]
     counts = {"same": 0, "changed": 0, "differs": 0, "failed": 0}
     programs = {}
     for row in rows:  # the kernels of a program are rows of their own
-        key = row["target"], row["limit_bytes"], *emit_arguments(row, row["target"], 0)
+        alone = row["kernel"] if is_alone(row) else None
+        key = alone, row["target"], row["limit_bytes"], *emit_arguments(row, row["target"], 0)
         programs.setdefault(key, []).append(row)
     for rows in programs.values():
         for row, (outcome, line) in zip(rows, measure(options, rows)):
             counts[outcome] += 1
-            sides = [row[side] for side in "b h v tokens hidden vocab".split() if side in row]
+            sides = [row[side] for side in "b h v i o tokens hidden vocab rows experts inputs outputs".split() if side in row]
             print(outcome, row["target"], row["kernel"], row["dtype"], *sides, line, flush=True)
     if options.record:
         with open(data, "w") as f:

@@ -145,6 +145,7 @@ const BLOCKS: Blocks = Blocks {
     part: 8,
     inputs: 24,
     outputs: 20,
+    at_once: None,
 };
 
 #[test]
@@ -177,8 +178,11 @@ fn the_printed_text_computes_it() {
             vec![16, 16, 1],
             vec![40, 1, 9],
         ] {
-            let case = Case::new([50, EXPERTS, 24, 40], sizes, dtype, BLOCKS);
-            case.check("interpreted", &case.simulated());
+            for at_once in [None, Some(6)] {
+                let blocks = Blocks { at_once, ..BLOCKS };
+                let case = Case::new([50, EXPERTS, 24, 40], sizes.clone(), dtype, blocks);
+                case.check("interpreted", &case.simulated());
+            }
         }
     }
 }
@@ -235,11 +239,12 @@ proptest! {
         part in 1_usize..9,
         parts in 1_usize..4,
         chosen in any::<bool>(),
+        at_once in prop::option::of(1_usize..20),
     ) {
         let total: u32 = shares.iter().sum::<u32>() + 1;
         let sizes: Vec<i32> = shares.iter().map(|share| (share * rows as u32 / total) as i32).collect();
         let dtype = if half { DType::Bf16 } else { DType::F32 };
-        let blocks = Blocks { rows: part * parts, part, inputs, outputs };
+        let blocks = Blocks { rows: part * parts, part, inputs, outputs, at_once };
         let mut case = Case::new([rows, sizes.len(), inputs, outputs], sizes, dtype, blocks);
         if chosen {
             case.schedule = Schedule::for_cache(&case.op, &Cpu::new().threads(2).cache());

@@ -38,6 +38,9 @@ const HELD: [&str; 5] = [
     "reduce_latency",
 ];
 
+/// Figures that are told apart from the cycles around a step only where these follow.
+const BESIDE_STEPS: [&str; 2] = ["branch_cycles", "loop_cycles"];
+
 /// How the names of the parts of the sum of cycles around a step begin.
 const STEP: &str = "step_";
 
@@ -155,10 +158,15 @@ fn descend(
             if !(bounds.least..=bounds.most).contains(&new) {
                 break;
             }
+            let steps = machine.step_cycles;
             *machine.fitted()[i].1 = new;
-            let error = error(machine, samples)?;
+            let mut error = error(machine, samples)?;
+            if BESIDE_STEPS.contains(&machine.fitted()[i].0) {
+                error = steps::solve(machine, error, samples)?;
+            }
             if error > best - LEAST_GAIN {
                 *machine.fitted()[i].1 = old;
+                machine.step_cycles = steps;
                 break;
             }
             best = error;

@@ -6,13 +6,10 @@
 
 use std::error::Error;
 
-use tilecast_sim::schedule::Machine;
+use tilecast_sim::schedule::{Machine, STEP_PARTS as PARTS};
 use tilecast_sim::validate::cycles;
 
 use super::{OUTLIER, OUTLIER_WEIGHT, Sample, error};
-
-/// How many parts there are.
-const PARTS: usize = 5;
 
 /// Rounds of least squares.
 const ROUNDS: usize = 100;

@@ -18,6 +18,7 @@ use tilecast_core::program::{Program, Role};
 use tilecast_core::target::Target;
 use tilecast_tpu::lower::F32Products;
 
+pub(crate) use self::blocks::at_once;
 use self::blocks::{candidates, in_parts};
 pub use self::spread::{Exchange, Spread};
 use crate::Verdict;
@@ -231,7 +232,7 @@ impl Request {
 
     fn tried(&self, product: Product, given: Given) -> Vec<Blocks> {
         match given_for(product, given) {
-            Some(given) => in_parts(given).collect(),
+            Some(given) => in_parts(&self.device_op, given).collect(),
             None => candidates(&self.device_op, product),
         }
     }
@@ -277,12 +278,12 @@ impl Request {
         Ok(best)
     }
 
-    /// The fastest block sizes of each product that fit.
+    /// The fastest block sizes that fit of each product of these passes; those of the others are no choice.
     ///
     /// # Errors
     /// As for [`Self::rank`]; nothing fits.
-    pub fn choose(&self, given: Given) -> Result<Choice, ExpertsError> {
-        let best = self.best(&Product::ALL, given)?;
+    pub fn choose(&self, passes: Passes, given: Given) -> Result<Choice, ExpertsError> {
+        let best = self.best(products(passes), given)?;
         if let Some((product, one)) = best.iter().find(|(_, one)| !one.fits()) {
             return Err(ExpertsError::NothingFits {
                 kernel: product.name(),
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn what_is_chosen_fits_and_is_the_fastest() {
         let request = on_v5e(LIMIT_BYTES);
-        let choice = request.choose([None; 2]).unwrap();
+        let choice = request.choose(Passes::Both, [None; 2]).unwrap();
         for product in Product::ALL {
             let ranked = request.rank(product, [None; 2]).unwrap();
             assert_eq!(ranked[0].blocks, choice.schedule.product(product));
@@ -441,7 +442,10 @@ mod tests {
 
     #[test]
     fn nothing_that_fits_is_an_error() {
-        let refused = on_v5e(64 << 10).choose([None; 2]).unwrap_err().to_string();
+        let refused = on_v5e(64 << 10)
+            .choose(Passes::Both, [None; 2])
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains("the first: needs"), "{refused}");
         assert!(refused.contains("raise the limit"), "{refused}");
     }
@@ -450,7 +454,7 @@ mod tests {
     fn given_blocks_are_kept() {
         let request = on_v5e(LIMIT_BYTES);
         let given = [Some([256, 512, 256]), None];
-        let choice = request.choose(given).unwrap();
+        let choice = request.choose(Passes::Both, given).unwrap();
         let Blocks {
             rows,
             inputs,
@@ -460,7 +464,7 @@ mod tests {
         assert_eq!([rows, inputs, outputs], [256, 512, 256]);
         assert_eq!(
             choice.schedule.dx,
-            request.choose([None; 2]).unwrap().schedule.dx
+            request.choose(Passes::Both, [None; 2]).unwrap().schedule.dx
         );
         let too_large = request.simulate(Passes::Forward, [Some([1024, 1024, 768]), None]);
         let report = too_large.unwrap().report;

@@ -28,9 +28,10 @@ use crate::signature::{Signature, Window};
 
 pub(crate) use memo::Memo;
 use memo::Runs;
-pub use rates::Rates;
+pub use rates::{Rates, STEP_PARTS};
 pub use unit::{Machine, Unit};
 use usage::Usage;
+pub(crate) use walk::ScalarOp;
 use walk::Walk;
 
 /// Why a schedule cannot be predicted.
@@ -166,7 +167,7 @@ pub struct KernelSchedule {
 impl KernelSchedule {
     /// Cycles around the body of a step.
     pub fn step_cycles(&self, machine: &Machine) -> f64 {
-        let [fixed, moving, still, axis, prefetched] = machine.step_cycles;
+        let [fixed, moving, still, axis, prefetched, look_up] = machine.step_cycles;
         let windows = self.moving + self.still;
         if windows == 0 {
             return 0.0;
@@ -177,7 +178,7 @@ impl KernelSchedule {
         }
         let of_windows = self.moving as f64 * moving + self.still as f64 * still;
         let scalars = f64::from(u8::from(self.prefetched)) * windows as f64 * prefetched;
-        let looked_up = self.looked_up as f64 * machine.look_up_cycles();
+        let looked_up = self.looked_up as f64 * look_up;
         (fixed + of_windows + scalars + self.axes as f64 * axis + looked_up).max(0.0)
     }
 

@@ -95,7 +95,7 @@ pub(super) struct Fitted {
     pub(super) matmul_latency: f64,
     pub(super) branch_cycles: f64,
     pub(super) loop_cycles: f64,
-    pub(super) step_cycles: [f64; 5],
+    pub(super) step_cycles: [f64; STEP_PARTS],
 }
 
 impl Fitted {
@@ -105,6 +105,9 @@ impl Fitted {
         found.unwrap_or(&FITTED[FITTED.len() - 1]).1
     }
 }
+
+/// Parts of the cycles around a step.
+pub const STEP_PARTS: usize = 6;
 
 /// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 150 kernels for each target
 /// (`examples/refit`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
@@ -124,9 +127,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 79.0,
             transpose_latency: 117.95,
             matmul_latency: 59.55,
-            branch_cycles: 15.53,
-            loop_cycles: 2.50,
-            step_cycles: [-23.82, 30.48, 24.43, 0.00, 6.42],
+            branch_cycles: 6.55,
+            loop_cycles: 3.12,
+            step_cycles: [-23.80, 26.41, 23.12, 11.87, 10.18, 15.09],
         },
     ),
     (
@@ -143,9 +146,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 115.0,
             transpose_latency: 152.23,
             matmul_latency: 132.50,
-            branch_cycles: 16.93,
-            loop_cycles: 3.95,
-            step_cycles: [1.73, 12.10, 3.43, 13.88, 7.47],
+            branch_cycles: 11.90,
+            loop_cycles: 4.34,
+            step_cycles: [5.27, 11.81, 2.55, 15.52, 8.65, 14.55],
         },
     ),
     (
@@ -162,9 +165,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 115.0,
             transpose_latency: 178.01,
             matmul_latency: 112.36,
-            branch_cycles: 9.36,
-            loop_cycles: 2.50,
-            step_cycles: [-3.09, 35.26, 29.03, 11.81, 5.03],
+            branch_cycles: 8.78,
+            loop_cycles: 3.12,
+            step_cycles: [-3.85, 34.89, 29.04, 13.01, 5.35, 15.07],
         },
     ),
     (
@@ -181,9 +184,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 137.0,
             transpose_latency: 85.75,
             matmul_latency: 189.49,
-            branch_cycles: 11.90,
+            branch_cycles: 11.16,
             loop_cycles: 3.59,
-            step_cycles: [15.06, 19.58, 9.88, 19.46, 7.00],
+            step_cycles: [20.21, 20.00, 9.53, 17.22, 6.74, 12.58],
         },
     ),
     (
@@ -200,9 +203,9 @@ const FITTED: [(&str, Fitted); 5] = [
             reduce_latency: 141.0,
             transpose_latency: 0.59,
             matmul_latency: 179.03,
-            branch_cycles: 12.35,
+            branch_cycles: 11.58,
             loop_cycles: 4.55,
-            step_cycles: [-23.58, 35.60, 31.39, 21.92, 10.26],
+            step_cycles: [-35.04, 34.05, 31.78, 28.65, 12.21, 4.17],
         },
     ),
 ];

@@ -2,7 +2,7 @@
 
 use tilecast_core::target::{Generation, Target};
 
-use super::rates::{Fitted, Rates};
+use super::rates::{Fitted, Rates, STEP_PARTS};
 
 /// A unit, or a kind of slot of an instruction bundle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -99,8 +99,9 @@ pub struct Machine {
     /// Cycles of a branch and its condition, which the block before it hides as far as it is long.
     pub branch_cycles: f64,
     /// Scalar cycles around a step: fixed; for each window; for each that is of one block in all steps; for each grid
-    /// axis of more than one step; for each window whose index map sees prefetched scalars.
-    pub step_cycles: [f64; 5],
+    /// axis of more than one step; for each window whose index map sees prefetched scalars; for each scalar that an
+    /// index map loads from a place that changes.
+    pub step_cycles: [f64; STEP_PARTS],
     /// Part of these that an iteration takes which runs no step.
     pub idle: f64,
     /// Cycles of an iteration of a rolled loop beyond its body.
@@ -138,6 +139,16 @@ impl Machine {
             Generation::V5e | Generation::V5p => (2.0, 1.0),
             Generation::V6e => (1.0, 0.0),
             _ => (1.0, 0.0),
+        }
+    }
+
+    /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, and in
+    /// rows of one register on v6e, it takes them in another form than they are stored in, so they are loaded.
+    pub fn forwards_packed(&self, row: i64) -> bool {
+        match self.target.generation {
+            Generation::V5e | Generation::V5p => false,
+            Generation::V6e => row > 128,
+            _ => true,
         }
     }
 
@@ -244,15 +255,6 @@ impl Machine {
         }
     }
 
-    /// Scalar cycles of a step for each scalar that an index map looks up at a place that changes: what its address and
-    /// the load take, of three steps side by side (listings of grouped matmul and sparse attention, v4, v5e and v6e).
-    pub fn look_up_cycles(&self) -> f64 {
-        match self.target.generation {
-            Generation::V4 => 6.0,
-            _ => 21.0,
-        }
-    }
-
     /// Scalar cycles in which a kernel starts a copy itself: its addresses, and that they are within bounds (listings
     /// of paged attention, 16 copies one after the other).
     pub fn copy_cycles(&self) -> f64 {
@@ -326,8 +328,8 @@ impl Machine {
     }
 
     /// The figures that are fitted to schedules, by name.
-    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 18] {
-        let [fixed, window, still, axis, prefetched] = &mut self.step_cycles;
+    pub fn fitted(&mut self) -> [(&'static str, &mut f64); 19] {
+        let [fixed, window, still, axis, prefetched, look_up] = &mut self.step_cycles;
         let [_, _, valu, _, pop, xlu, load, store] = &mut self.rates.slots_per_cycle;
         [
             ("valu_slots", valu),
@@ -348,6 +350,7 @@ impl Machine {
             ("step_still", still),
             ("step_axis", axis),
             ("step_prefetched", prefetched),
+            ("step_look_up", look_up),
         ]
     }
 

@@ -31,7 +31,7 @@ mod turns;
 
 use known::Remembered;
 use repeats::Repeats;
-pub(super) use scalars::ScalarOp;
+pub(crate) use scalars::ScalarOp;
 use turns::Turn;
 
 /// What a value is known to be.

@@ -2,6 +2,7 @@
 
 use tilecast_core::DType;
 use tilecast_core::kernels::entropy::Entropy;
+use tilecast_core::kernels::grouped_matmul::{self, GroupedKernel, GroupedMatmul, Product};
 use tilecast_core::kernels::grpo::{self, Grpo};
 use tilecast_core::kernels::linear_ce::{
     self, Blocks, HeadError, HeadKernel, Lazy, LinearCe, Options, Strategy,
@@ -15,7 +16,8 @@ use tilecast_tpu::lower::{self, F32Products};
 
 use super::point::{PointError, Subject};
 use super::record::{RecordError, Records};
-use crate::kernel;
+use crate::experts::at_once;
+use crate::grid::Scalars;
 use crate::parts::Parts;
 
 /// A kernel of this library: the op that it belongs to, and its blocks.
@@ -25,6 +27,8 @@ pub enum Own {
     Head(OfHead),
     /// Of an op on given logits.
     Logits(OfLogits),
+    /// Of a grouped product.
+    Experts(OfExperts),
 }
 
 /// A kernel of a fused head.
@@ -55,6 +59,15 @@ pub struct OfLogits {
     pub blocks: softmax::Blocks,
 }
 
+/// A kernel of a grouped product, with groups that are [typical](tilecast_core::groups::Groups::typical).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OfExperts {
+    /// The op, on one device.
+    pub op: GroupedMatmul,
+    /// Block sizes.
+    pub blocks: grouped_matmul::Blocks,
+}
+
 impl Own {
     /// The kernel called `name`; `changed` tells whether a text is another than the one that was compiled.
     pub(super) fn subject(
@@ -66,6 +79,7 @@ impl Own {
         match self {
             Self::Head(of) => subject(&of.program(target)?, name, of.products, changed),
             Self::Logits(of) => subject(&of.program(name)?, name, F32Products::default(), changed),
+            Self::Experts(of) => subject(&of.program(name)?, name, F32Products::default(), changed),
         }
     }
 
@@ -74,6 +88,7 @@ impl Own {
         match self {
             Self::Head(OfHead { op, products, .. }) => format!("{op:?} {products:?}"),
             Self::Logits(OfLogits { op, .. }) => format!("{op:?}"),
+            Self::Experts(OfExperts { op, .. }) => format!("{op:?}"),
         }
     }
 }
@@ -104,6 +119,15 @@ impl OfLogits {
     }
 }
 
+impl OfExperts {
+    fn program(&self, kernel: &str) -> Result<Program<GroupedKernel>, PointError> {
+        let mut products = Product::ALL.into_iter();
+        let product = products.find(|product| product.name() == kernel);
+        let product = product.ok_or_else(|| PointError::NoKernel(kernel.to_owned()))?;
+        Ok(self.op.product(product, self.blocks)?)
+    }
+}
+
 fn subject<K: Kernel>(
     program: &Program<K>,
     name: &str,
@@ -120,7 +144,7 @@ fn subject<K: Kernel>(
     Ok(Subject {
         module,
         rest,
-        scalars: kernel::scalars(launch, 0),
+        scalars: Scalars::of_first(launch),
         changed: changed(&text),
     })
 }
@@ -253,6 +277,26 @@ pub(super) fn of_logits(records: &Records, target: &Target) -> Result<(Own, Stri
     let mut parameters = format!("{name} {dtype} B={tokens} V={vocab} blocks {b},{v}");
     add_options(&mut parameters, &options);
     Ok((Own::Logits(OfLogits { op, blocks }), parameters))
+}
+
+/// The same of a grouped product.
+pub(super) fn of_experts(records: &Records) -> Result<(Own, String), PointError> {
+    let dtype = dtype(records)?;
+    let [rows, experts] = [records.get("rows")?, records.get("experts")?];
+    let [inputs, outputs] = [records.get("inputs")?, records.get("outputs")?];
+    let op = GroupedMatmul::new([rows, experts, inputs, outputs], dtype, dtype)?;
+    let blocks = grouped_matmul::Blocks {
+        rows: records.get("b")?,
+        part: records.get("part")?,
+        inputs: records.get("i")?,
+        outputs: records.get("o")?,
+        at_once: at_once(dtype),
+    };
+    let parameters = format!(
+        "{dtype} T={rows} E={experts} I={inputs} O={outputs} blocks {}/{},{},{}",
+        blocks.rows, blocks.part, blocks.inputs, blocks.outputs
+    );
+    Ok((Own::Experts(OfExperts { op, blocks }), parameters))
 }
 
 fn has(options: &str, name: &str) -> bool {

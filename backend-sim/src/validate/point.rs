@@ -1,6 +1,7 @@
 //! Measured points: a kernel on a target, what makes it again, and what the compiler did with it.
 
 use thiserror::Error;
+use tilecast_core::kernels::grouped_matmul::GroupedError;
 use tilecast_core::kernels::linear_ce::HeadError;
 use tilecast_core::kernels::softmax::LogitsError;
 use tilecast_core::target::{Target, UnknownTarget};
@@ -47,8 +48,16 @@ impl Set {
             };
         }
         match self {
-            Self::Fit => &[table!("fit", Head), table!("fit_logits", Logits)],
-            Self::HeldOut => &[table!("heldout", Head), table!("heldout_logits", Logits)],
+            Self::Fit => &[
+                table!("fit", Head),
+                table!("fit_logits", Logits),
+                table!("fit_experts", Experts),
+            ],
+            Self::HeldOut => &[
+                table!("heldout", Head),
+                table!("heldout_logits", Logits),
+                table!("heldout_experts", Experts),
+            ],
             Self::Foreign => &[table!("foreign", Foreign)],
         }
     }
@@ -66,6 +75,7 @@ struct Table {
 enum Kind {
     Head,
     Logits,
+    Experts,
     Foreign,
 }
 
@@ -85,6 +95,9 @@ pub enum PointError {
     /// That of an op on logits is.
     #[error(transparent)]
     Logits(Box<LogitsError>),
+    /// That of a grouped product is.
+    #[error(transparent)]
+    Grouped(Box<GroupedError>),
     /// The kernel has no module.
     #[error(transparent)]
     Lower(#[from] LowerError),
@@ -99,6 +112,12 @@ pub enum PointError {
     /// The program has no such kernel.
     #[error("the program has no kernel {0}")]
     NoKernel(String),
+}
+
+impl From<GroupedError> for PointError {
+    fn from(error: GroupedError) -> Self {
+        Self::Grouped(Box::new(error))
+    }
 }
 
 impl From<LogitsError> for PointError {
@@ -201,6 +220,7 @@ fn point(set: Set, kind: Kind, records: &Records) -> Result<Point, PointError> {
     let (source, parameters) = match kind {
         Kind::Head => of_library(own::of_head(records)?),
         Kind::Logits => of_library(own::of_logits(records, target)?),
+        Kind::Experts => of_library(own::of_experts(records)?),
         Kind::Foreign => foreign(records, target, &kernel)?,
     };
     Ok(Point {
@@ -224,11 +244,13 @@ impl Point {
         format!("{} {} {}", self.target, self.kernel, self.parameters)
     }
 
-    /// Cores that the kernel was compiled for. libtpu's v4 without hardware is one core, but kernels of logits were
-    /// compiled for both of a chip.
+    /// Cores that the kernel was compiled for. libtpu's v4 without hardware is one core, but kernels that were compiled
+    /// by themselves, those of logits and grouped products, were for both of a chip.
     pub fn cores(&self) -> u64 {
         match (&self.source, self.target.name) {
-            (Source::Own(Own::Logits(_)), _) => self.target.cores_per_device() as u64,
+            (Source::Own(Own::Logits(_) | Own::Experts(_)), _) => {
+                self.target.cores_per_device() as u64
+            }
             (_, "v4") => 1,
             _ => self.target.cores_per_device() as u64,
         }
@@ -375,8 +397,9 @@ mod tests {
                     let (dtype, options) = (op.dtype(), op.options());
                     format!("{dtype} {options:?} {blocks:?} {strategy:?}")
                 }
-                Own::Logits(_) => {
-                    let size = |word: &&str| word.starts_with("B=") || word.starts_with("V=");
+                Own::Logits(_) | Own::Experts(_) => {
+                    let size =
+                        |word: &&str| ["B=", "V=", "T="].iter().any(|size| word.starts_with(size));
                     let words = point.parameters.split(' ').filter(|word| !size(word));
                     words.collect::<Vec<_>>().join(" ")
                 }

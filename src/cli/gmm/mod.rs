@@ -140,6 +140,7 @@ pub(crate) fn blocks_text(blocks: Blocks) -> String {
         part,
         inputs,
         outputs,
+        ..
     } = blocks;
     format!("{rows}/{part},{inputs},{outputs}")
 }

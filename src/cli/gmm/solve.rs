@@ -42,6 +42,7 @@ pub(crate) fn smallest(op: &GroupedMatmul) -> Schedule {
         part: rows,
         inputs: block(op.inputs()),
         outputs: block(op.outputs()),
+        at_once: None,
     })
 }
 

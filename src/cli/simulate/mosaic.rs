@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tilecast::core::target::Target;
 use tilecast::sim::Verdict;
 use tilecast::sim::grid::Scalars;
@@ -22,6 +21,7 @@ use crate::cli::output::print;
 use crate::cli::report::{
     expected_error_json, print_assumptions, range_json, target_assumptions, time_text,
 };
+use crate::cli::scalars as given;
 
 /// Kernels have tens of KiB; what is unrolled to the last register has some MiB.
 const LIMIT_BYTES: u64 = 64 << 20;
@@ -49,6 +49,7 @@ impl Simulation {
         let text = read(path)?;
         let module = Module::parse(&without_preamble(&text))
             .map_err(|error| CliError::invalid(format_args!("{shown}: {error}")))?;
+        let read_scalars = |path: &Path| given::parse(&read(path)?, path);
         let scalars = scalars.map(read_scalars).transpose()?.unwrap_or_default();
         let report = KernelReport::of_module(&module, target, &scalars, limit_bytes)
             .map_err(|error| CliError::invalid(format_args!("{shown}: {error}")))?;
@@ -193,28 +194,6 @@ fn without_preamble(text: &str) -> String {
             "\n".repeat(before) + &rest.join("\n")
         }
     }
-}
-
-/// Values that a kernel gets at run time, from JSON: `{"bounds": [4], "prefetched": [[0, 1], null]}`.
-fn read_scalars(path: &Path) -> Result<Scalars, CliError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Given {
-        #[serde(default)]
-        bounds: Vec<i64>,
-        #[serde(default)]
-        prefetched: Vec<Option<Vec<i64>>>,
-    }
-    // A list would be taken for the fields in their order.
-    let fields = serde_json::from_str::<Map<String, Value>>(&read(path)?);
-    let given = fields.and_then(|fields| Given::deserialize(Value::Object(fields)));
-    let given = given.map_err(|error| {
-        CliError::invalid(format_args!(
-            "{}: {error}; give {{\"bounds\": [4], \"prefetched\": [[0, 1], null]}}",
-            path.display()
-        ))
-    })?;
-    Ok(Scalars::new(given.bounds, given.prefetched))
 }
 
 #[cfg(test)]

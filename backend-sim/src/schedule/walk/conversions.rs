@@ -8,6 +8,7 @@ use tilecast_tpu::mosaic::Op;
 
 use super::super::vector::Vector;
 use super::Walk;
+use crate::access::Access;
 
 impl Walk<'_> {
     /// Two registers unpacked from one, or packed into one.
@@ -58,7 +59,7 @@ impl Walk<'_> {
         let Some(i) = self.rest.iter().position(stores) else {
             return false;
         };
-        (self.access(self.rest[i]))
+        (Access::of(self.module, self.rest[i]))
             .is_some_and(|store| store.stores && self.overwritten(&store, i + 1))
     }
 }

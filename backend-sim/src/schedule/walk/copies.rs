@@ -13,6 +13,7 @@ use super::super::digest::Digest;
 use super::super::memo::is_vector;
 use super::super::{Direction, Event, Region, Transfer, Unit};
 use super::Walk;
+use crate::access::segment;
 
 /// The operation that starts a copy.
 const START: &str = "tpu.enqueue_dma";
@@ -21,7 +22,7 @@ impl Walk<'_> {
     pub(super) fn start_copy(&mut self, op: Op) {
         self.end_block();
         self.pass(self.copy_cycles(op));
-        let first = |group| self.segment(op, group)?.first().copied();
+        let first = |group| segment(self.module, op, group)?.first().copied();
         let (Some(source), Some(target), Some(semaphore)) = (first(0), first(2), first(3)) else {
             return;
         };
@@ -40,7 +41,7 @@ impl Walk<'_> {
             "tpu.wait_dma2" => [1, 2, 0],
             _ => [0, 2, 3],
         };
-        let operands = groups.map(|group| self.segment(op, group)?.first().copied());
+        let operands = groups.map(|group| segment(self.module, op, group)?.first().copied());
         if let [Some(source), Some(target), Some(semaphore)] = operands {
             self.transfer([source, target, semaphore], Event::Wait);
         }

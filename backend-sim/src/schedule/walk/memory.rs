@@ -5,27 +5,16 @@
 
 use std::rc::Rc;
 
-use tilecast_tpu::mosaic::{self as ir, AttributeKind, DYNAMIC, Op};
+use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
 use super::super::vector::{Fetch, Vector};
 use super::{Known, Loaded, Stored, View, Walk};
-
-/// A load or store.
-#[derive(Debug)]
-pub(super) struct Access<'m> {
-    pub(super) stores: bool,
-    pub(super) memory: ir::Value,
-    pub(super) indices: &'m [ir::Value],
-    /// What is loaded or stored.
-    pub(super) value: ir::Value,
-    /// Whether all of a part of the memory is, each element in its place.
-    pub(super) whole: bool,
-}
+use crate::access::{Access, place, segment};
 
 impl<'m> Walk<'m> {
     /// Schedules an operation on memory. False if it is none.
     pub(super) fn memory_op(&mut self, op: Op) -> bool {
-        if let Some(access) = self.access(op) {
+        if let Some(access) = Access::of(self.module, op) {
             match access.stores {
                 true => self.store(&access),
                 false => self.load(&access),
@@ -61,31 +50,6 @@ impl<'m> Walk<'m> {
         true
     }
 
-    /// What an operation loads or stores; none if it does neither.
-    pub(super) fn access(&self, op: Op) -> Option<Access<'m>> {
-        let (stores, plain) = match self.module.op_name(op) {
-            "vector.load" | "tpu.vector_load" => (false, true),
-            "tpu.load" | "tpu.strided_load" | "tpu.shuffled_load" => (false, false),
-            "vector.store" | "tpu.vector_store" => (true, true),
-            "tpu.store" | "tpu.strided_store" | "tpu.shuffled_store" => (true, false),
-            _ => return None,
-        };
-        let group = usize::from(stores);
-        let (memory, indices) = self.place(op, group);
-        // What has a mask may leave a part as it was.
-        let mask = self.segment(op, group + 2).unwrap_or_default();
-        Some(Access {
-            stores,
-            memory,
-            indices,
-            value: match stores {
-                true => self.module.operands(op)[0],
-                false => self.module.results(op)[0],
-            },
-            whole: plain && mask.is_empty(),
-        })
-    }
-
     /// The element of a prefetched scalar that is loaded.
     pub(super) fn prefetched(&self, op: Op) -> Option<i64> {
         let operands = self.module.operands(op);
@@ -110,31 +74,6 @@ impl<'m> Walk<'m> {
         match &self.known[value.index()] {
             Known::Memory(view) => Some(view.clone()),
             _ => None,
-        }
-    }
-
-    /// Operands of a group, by the sizes that some operations carry; none of a group that is not there.
-    pub(super) fn segment(&self, op: Op, group: usize) -> Option<&'m [ir::Value]> {
-        let sizes = match self.module.attribute_kind_of(op, "operandSegmentSizes")? {
-            AttributeKind::DenseArray { values, .. } => values,
-            _ => return None,
-        };
-        let size = |&n: &i64| usize::try_from(n).unwrap_or(0);
-        let first = sizes.iter().take(group).map(size).sum::<usize>();
-        let count = sizes.get(group).map_or(0, size);
-        let operands = self.module.operands(op);
-        let end = operands.len();
-        Some(&operands[first.min(end)..(first + count).min(end)])
-    }
-
-    /// The memory and indices of a load or store; the value is operand `skip - 1` of a store.
-    fn place(&self, op: Op, skip: usize) -> (ir::Value, &'m [ir::Value]) {
-        match (self.segment(op, skip), self.segment(op, skip + 1)) {
-            (Some(memory), Some(indices)) => (memory[0], indices),
-            _ => {
-                let operands = self.module.operands(op);
-                (operands[skip], &operands[skip + 1..])
-            }
         }
     }
 
@@ -195,10 +134,14 @@ impl<'m> Walk<'m> {
             self.know(result.index(), Known::Vector(value.clone()));
             return;
         }
+        let row = self.shape(memory).last().copied().unwrap_or(1);
+        let other_form =
+            bits < 32 && self.usage.products_only(result) && !self.machine.forwards_packed(row);
         let mut ready = 0.0_f64;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
             let last = parts.next();
+            let last = last.filter(|_| !other_form);
             let value = last.and_then(|part| match part.is_same(start, size) {
                 true => (part.fills(rows)).then(|| part.value.clone()),
                 false => (part.registers_of(start, size, bits))
@@ -235,7 +178,6 @@ impl<'m> Walk<'m> {
         }
         let packed = bits < 32;
         let columns_of_elements = shape.last().copied().unwrap_or(1);
-        let row = self.shape(memory).last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
             // The halves of a register lie one after the other.
             true if row <= 128 || view.rows_per_word > 1 => (1.0, 0.0),
@@ -317,7 +259,7 @@ impl<'m> Walk<'m> {
 
     fn slice(&mut self, op: Op) {
         let result = self.module.results(op)[0];
-        let (memory, indices) = self.place(op, 0);
+        let (memory, indices) = place(self.module, op, 0);
         let Some(view) = self.view_of(memory) else {
             return;
         };
@@ -329,7 +271,7 @@ impl<'m> Walk<'m> {
             Some(start)
         });
         // Sizes that are not in the type are operands, in order.
-        let mut sizes = self.segment(op, 2).unwrap_or_default().iter();
+        let mut sizes = segment(self.module, op, 2).unwrap_or_default().iter();
         let shape = self.shape(result).iter().map(|&size| match size {
             DYNAMIC => sizes
                 .next()

@@ -11,6 +11,7 @@ use tilecast_tpu::mosaic::{self as ir, Definition, Op};
 
 use super::super::vector::Vector;
 use super::Walk;
+use crate::access::Access;
 
 impl Walk<'_> {
     pub(super) fn transpose(&mut self, op: Op, from: ir::Value, [rows, columns]: [usize; 2]) {
@@ -66,7 +67,7 @@ impl Walk<'_> {
     }
 
     fn is_loaded(&self, value: ir::Value) -> bool {
-        matches!(self.module.definition(value), Definition::Result(op, _) if self.access(op).is_some())
+        matches!(self.module.definition(value), Definition::Result(op, _) if Access::of(self.module, op).is_some())
     }
 
     /// The value that this one is rows of, and the first of its rows of registers.
@@ -96,7 +97,7 @@ impl Walk<'_> {
             let Definition::Result(op, _) = self.module.definition(value) else {
                 continue;
             };
-            if !seen.insert(value) || self.access(op).is_some() {
+            if !seen.insert(value) || Access::of(self.module, op).is_some() {
                 continue;
             }
             let vector = self.vector(value);

@@ -9,7 +9,8 @@ use tilecast_tpu::mosaic::{Op, Value};
 use super::super::block::{Product, Standing};
 use super::super::unit::Machine;
 use super::Walk;
-use super::memory::{Access, are_apart};
+use super::memory::are_apart;
+use crate::access::Access;
 
 /// The turn of the last product.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +56,7 @@ impl Walk<'_> {
             if !self.module.operands(op).contains(&store.memory) {
                 continue;
             }
-            let Some(next) = self.access(op) else {
+            let Some(next) = Access::of(self.module, op) else {
                 return false;
             };
             if self.apart(&next, store) {

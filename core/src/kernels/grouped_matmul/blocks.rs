@@ -16,6 +16,9 @@ pub struct Blocks {
     pub inputs: usize,
     /// Outputs, likewise.
     pub outputs: usize,
+    /// Rows, or inputs for the gradient of the weights, that a block which is one group's alone is multiplied for at once:
+    /// all if none.
+    pub at_once: Option<usize>,
 }
 
 impl Blocks {
@@ -37,8 +40,15 @@ impl Blocks {
             part,
             inputs,
             outputs,
+            at_once,
         } = self;
-        for (what, block) in [("part", part), ("inputs", inputs), ("outputs", outputs)] {
+        let at_once = at_once.unwrap_or(rows);
+        for (what, block) in [
+            ("part", part),
+            ("inputs", inputs),
+            ("outputs", outputs),
+            ("what is multiplied at once", at_once),
+        ] {
             if block == 0 {
                 return refuse(what, block, "it must be at least 1", block);
             }
@@ -53,6 +63,11 @@ impl Blocks {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Of `rows` rows of a product, those that are made at once.
+    pub(super) fn at_once(self, rows: usize) -> usize {
+        self.at_once.unwrap_or(rows).min(rows)
     }
 
     /// Runs a body for [parts](TileOps::for_own_parts) of a visit that shares its block with another group, `own` from
@@ -136,6 +151,7 @@ impl Schedule {
             part,
             inputs,
             outputs,
+            at_once: None,
         };
         Self {
             forward: blocks(inputs, columns(outputs, inputs)),

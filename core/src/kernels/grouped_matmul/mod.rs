@@ -438,6 +438,7 @@ mod tests {
             part: 8,
             inputs,
             outputs,
+            at_once: None,
         })
     }
 

@@ -4,10 +4,10 @@ use super::{Blocks, GroupedError, GroupedMatmul};
 use crate::DType;
 use crate::expr::Expr;
 use crate::groups::Visits;
-use crate::ops::{Accumulate, Contract, TileOps};
+use crate::ops::{Accumulate, Contract, TileOps, Unroll};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
-use crate::view::{Span, Tile, TileRef};
+use crate::view::{Tile, TileRef};
 
 /// `out_t = rows_t w_e(t)`, or with transposed weights. Grid `(columns, visits, depth)`: the weights of a group stay
 /// where they are for all of its visits if the depth is one block. The sum of a block of rows is kept in f32 over the
@@ -101,7 +101,12 @@ impl Kernel for RowProduct {
         let multiply = |out: Tile<T::Index>, span, how| {
             t.matmul(out, self.rows.rows(span), self.w, self.contract, how);
         };
-        let multiply_all = |how| multiply(self.sum.into(), Span::all(self.blocks.rows), how);
+        let multiply_all = |how| {
+            let at_once = self.blocks.at_once(self.blocks.rows);
+            t.for_sub_tiles(self.blocks.rows, at_once, Unroll::Full, |span| {
+                multiply(self.sum.rows(span), span, how);
+            });
+        };
         let start = || t.when(begins, || t.element_wise(self.sum, Expr::constant(0.0)));
         let finish = || t.cast(self.out, self.sum);
         let add_parts = || {

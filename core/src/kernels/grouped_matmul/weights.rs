@@ -4,7 +4,7 @@ use super::{Blocks, GroupedError, GroupedMatmul};
 use crate::DType;
 use crate::expr::Expr;
 use crate::groups::Visits;
-use crate::ops::{Accumulate, Contract, TileOps};
+use crate::ops::{Accumulate, Contract, TileOps, Unroll};
 use crate::program::Kernel;
 use crate::spec::{AxisId, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{Tile, TileRef};
@@ -87,7 +87,13 @@ impl Kernel for WeightProduct {
             t.matmul(self.sum, x, dy, Contract::TN, Accumulate::Add);
         };
         let whole = t.equals(end - first, t.index(self.blocks.rows as i64));
-        t.when(whole, || multiply(self.x.into(), self.dy.into()));
+        t.when(whole, || {
+            let at_once = self.blocks.at_once(self.blocks.inputs);
+            t.for_sub_tiles(self.blocks.inputs, at_once, Unroll::Full, |span| {
+                let (sum, x) = (self.sum.rows(span), self.x.columns(span));
+                t.matmul(sum, x, self.dy, Contract::TN, Accumulate::Add);
+            });
+        });
         self.blocks.for_parts(
             t,
             [first, end],
