@@ -109,7 +109,7 @@ impl Fitted {
 /// Parts of the cycles around a step.
 pub const STEP_PARTS: usize = 6;
 
-/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 150 kernels for each target
+/// What the schedules of libtpu 0.0.51 do not tell apart, fitted to the cycles of about 200 kernels for each target
 /// (`examples/refit`), but for the latency of reductions: from `xlane` to `vpop` in listings of flash attention,
 /// where units of the first are free. Loads and stores of a cycle are those of the target table, but for loads of v7x.
 const FITTED: [(&str, Fitted); 5] = [
