@@ -112,7 +112,7 @@ impl Scalars {
         }
     }
 
-    /// What the first launch of a kernel gets; tables as they typically are, those of groups of one size.
+    /// What the first launch of a kernel gets, and tables as they [typically](tilecast_core::groups::Groups::typical) are.
     pub fn of_first<K: Kernel>(launch: &Launch<K>) -> Self {
         Self::of(launch, 0)
     }

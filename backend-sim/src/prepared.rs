@@ -57,7 +57,7 @@ impl Text {
         machine: &Machine,
         memo: &Memo,
     ) -> Result<KernelSchedule, ScheduleError> {
-        let code = || Code::of(&self.module, &self.signature);
+        let code = || Code::of(&self.module, &self.signature, machine);
         let kernel = (&self.module, &self.signature, self.code.get_or_init(code));
         schedule_grid(kernel, grid, scalars, machine, memo)
     }

@@ -467,7 +467,7 @@ mod tests {
                     let signature = Signature::read(&module).unwrap();
                     let scalars = Scalars::default();
                     let grid = Grid::new(&module, &signature, &scalars, 1).unwrap();
-                    let code = Code::of(&module, &signature);
+                    let code = Code::of(&module, &signature, &machine);
                     let kernel = (&module, &signature, &code);
                     let made = |memo: &Memo| {
                         schedule_grid(kernel, &grid, &scalars, &machine, memo).unwrap()

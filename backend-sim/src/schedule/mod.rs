@@ -32,7 +32,7 @@ pub use rates::{Rates, STEP_PARTS};
 pub use unit::{Machine, Unit};
 use usage::Usage;
 pub(crate) use walk::ScalarOp;
-use walk::Walk;
+use walk::{Walk, forwards};
 
 /// Why a schedule cannot be predicted.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -269,11 +269,12 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    pub(crate) fn of(module: &Module, signature: &Signature) -> Self {
+    pub(crate) fn of(module: &Module, signature: &Signature, machine: &Machine) -> Self {
         let usage = Usage::of(module);
         let varies = signature.varies(module);
         let mut scratch = scratch(module, signature);
-        let read_by_data = signature.read_by_data(module);
+        let read_by_data =
+            signature.read_by_data(module, &|load| forwards(module, &usage, machine, load));
         scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,

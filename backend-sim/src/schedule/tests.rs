@@ -48,7 +48,7 @@ fn schedule(module: &Module, machine: &Machine) -> Result<KernelSchedule, Schedu
     let signature = Signature::read(module).unwrap();
     let scalars = Scalars::default();
     let grid = Grid::new(module, &signature, &scalars, 1).unwrap();
-    let code = Code::of(module, &signature);
+    let code = Code::of(module, &signature, machine);
     let kernel = (module, &signature, &code);
     schedule_grid(kernel, &grid, &scalars, machine, &Memo::default())
 }

@@ -144,7 +144,7 @@ impl Machine {
 
     /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, and in
     /// rows of one register on v6e, it takes them in another form than they are stored in, so they are loaded.
-    pub fn forwards_packed(&self, row: i64) -> bool {
+    pub fn forwards_packed(&self, row: usize) -> bool {
         match self.target.generation {
             Generation::V5e | Generation::V5p => false,
             Generation::V6e => row > 128,

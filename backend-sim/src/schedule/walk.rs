@@ -30,6 +30,7 @@ mod transposes;
 mod turns;
 
 use known::Remembered;
+pub(super) use memory::forwards;
 use repeats::Repeats;
 pub(crate) use scalars::ScalarOp;
 use turns::Turn;

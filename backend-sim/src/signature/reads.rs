@@ -12,8 +12,13 @@ use crate::grid::dependents;
 use crate::schedule::ScalarOp;
 
 impl Signature {
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars.
-    pub(crate) fn read_by_data(&self, module: &Module) -> Vec<usize> {
+    /// Scratch that is read, or may be, where a condition depends on prefetched scalars. `forwards` tells whether a load
+    /// may get what was stored from registers.
+    pub(crate) fn read_by_data(
+        &self,
+        module: &Module,
+        forwards: &dyn Fn(&Access<'_>) -> bool,
+    ) -> Vec<usize> {
         if self.scalars.is_empty() && !module.has_any(&["scf.while"]) {
             return Vec::new();
         }
@@ -30,6 +35,7 @@ impl Signature {
         let mut reads = Reads {
             module,
             roots,
+            forwards,
             found: Vec::new(),
         };
         module.walk(self.function, &mut |op| {
@@ -52,6 +58,7 @@ impl Signature {
 struct Reads<'m> {
     module: &'m Module,
     roots: Vec<Option<Value>>,
+    forwards: &'m dyn Fn(&Access<'_>) -> bool,
     found: Vec<usize>,
 }
 
@@ -103,7 +110,7 @@ impl<'m> Reads<'m> {
         last.is_some_and(|store| {
             let shape = |value: Value| self.module.value_kind(value).shape();
             let mut indices = store.indices.iter().zip(load.indices);
-            (store.whole && load.whole)
+            (store.whole && load.whole && (self.forwards)(load))
                 && store.memory == load.memory
                 && shape(store.value) == shape(load.value)
                 && indices.all(|(&a, &b)| self.same(a, b))

@@ -48,7 +48,7 @@ fn step(
     let signature = Signature::read(module).unwrap();
     let scalars = Scalars::new(Vec::new(), vec![Some(vec![scalar; elements])]);
     let grid = Grid::new(module, &signature, &scalars, 1).unwrap();
-    let code = Code::of(module, &signature);
+    let code = Code::of(module, &signature, machine);
     let kernel = (module, &signature, &code);
     let kernel = schedule_grid(kernel, &grid, &scalars, machine, &Memo::default()).unwrap();
     let step = kernel.kinds[0].schedule.clone();
@@ -120,6 +120,28 @@ fn a_block_hides_the_branch_that_it_ends_in() {
         .replace("%yes", "%too")
         .replace("%in", "%also");
     assert_eq!(cycles(&(many + &second)).0, machine.branch_cycles);
+}
+
+/// Scratch that a block stores and then loads whole is dropped, whether the block runs or not.
+#[test]
+fn scratch_that_only_answers_its_own_block_is_dropped() {
+    let machine = machine("v6e");
+    let load = |memory: &str, name: &str| {
+        format!("      {name} = vector.load %{memory}[%c0, %c0] : {VMEM}, vector<8x128xf32>\n")
+    };
+    let store = |memory: &str, name: &str| {
+        format!(
+            "      tpu.vector_store %{memory}[%c0, %c0], {name} {{strides = array<i32>}} : {VMEM}, vector<8x128xf32>, \n"
+        )
+    };
+    let dropped = |body: &str| {
+        let module = kernel(1, OWN, &branch(body));
+        [0, 1].map(|scalar| step(&module, &machine, 1, scalar).0.dropped.len())
+    };
+    let own = load("arg0", "%a") + &store("v", "%a") + &load("v", "%b") + &store("arg0", "%b");
+    assert_eq!(dropped(&own), [1, 1]);
+    let of_before = load("v", "%a") + &store("arg0", "%a") + &store("v", "%a");
+    assert_eq!(dropped(&of_before), [0, 0]);
 }
 
 #[test]

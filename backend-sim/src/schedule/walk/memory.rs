@@ -5,11 +5,27 @@
 
 use std::rc::Rc;
 
-use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
+use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Module, Op};
 
+use super::super::unit::Machine;
+use super::super::usage::Usage;
 use super::super::vector::{Fetch, Vector};
 use super::{Known, Loaded, Stored, View, Walk};
 use crate::access::{Access, place, segment};
+use crate::signature::memref;
+
+/// Whether what a load reads may come from the registers that were stored, rather than from memory in another form.
+pub(crate) fn forwards(
+    module: &Module,
+    usage: &Usage,
+    machine: &Machine,
+    load: &Access<'_>,
+) -> bool {
+    memref(module, load.memory).is_none_or(|(shape, bits)| {
+        let row = shape.last().copied().unwrap_or(1);
+        bits >= 32 || !usage.products_only(load.value) || machine.forwards_packed(row)
+    })
+}
 
 impl<'m> Walk<'m> {
     /// Schedules an operation on memory. False if it is none.
@@ -134,28 +150,29 @@ impl<'m> Walk<'m> {
             self.know(result.index(), Known::Vector(value.clone()));
             return;
         }
-        let row = self.shape(memory).last().copied().unwrap_or(1);
-        let other_form =
-            bits < 32 && self.usage.products_only(result) && !self.machine.forwards_packed(row);
         let mut ready = 0.0_f64;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
             let last = parts.next();
-            let last = last.filter(|_| !other_form);
-            let value = last.and_then(|part| match part.is_same(start, size) {
-                true => (part.fills(rows)).then(|| part.value.clone()),
-                false => (part.registers_of(start, size, bits))
-                    .filter(|_| view.rows_per_word == 1)
-                    .map(|[rows, columns]| {
-                        let mut value = self.block.part(&part.value, rows, columns);
-                        // What is stored at once is made before any of it is read, but for sub-tiles of one column of
-                        // registers on v4.
-                        if part.value.columns.registers > 1 || !self.machine.reads_parts_by_rows() {
-                            value.ready.fill(part.end);
-                        }
-                        Rc::new(value)
-                    }),
-            });
+            let forwards = forwards(self.module, self.usage, self.machine, access);
+            let value =
+                last.filter(|_| forwards)
+                    .and_then(|part| match part.is_same(start, size) {
+                        true => (part.fills(rows)).then(|| part.value.clone()),
+                        false => (part.registers_of(start, size, bits))
+                            .filter(|_| view.rows_per_word == 1)
+                            .map(|[rows, columns]| {
+                                let mut value = self.block.part(&part.value, rows, columns);
+                                // What is stored at once is made before any of it is read, but for sub-tiles of one column of
+                                // registers on v4.
+                                if part.value.columns.registers > 1
+                                    || !self.machine.reads_parts_by_rows()
+                                {
+                                    value.ready.fill(part.end);
+                                }
+                                Rc::new(value)
+                            }),
+                    });
             if let Some(mut value) = value {
                 if !self.forwarded[view.root]
                     && last.is_none_or(|part| part.turn != self.turn.number)
@@ -165,8 +182,18 @@ impl<'m> Walk<'m> {
                 self.know(result.index(), Known::Vector(value));
                 return;
             }
+            // What was stored in another form is loaded row after row, each as soon as it is there.
+            let stored = |part: &Stored| match forwards {
+                true => part.end,
+                false => part
+                    .value
+                    .ready
+                    .iter()
+                    .copied()
+                    .fold(f64::INFINITY, f64::min),
+            };
             let parts = last.into_iter().chain(parts);
-            ready = parts.map(|part| part.end).fold(0.0, f64::max);
+            ready = parts.map(stored).fold(0.0, f64::max);
         } else if let Some(stored) = self.stored.get(&view.root) {
             ready = stored.iter().map(|part| part.end).fold(0.0, f64::max);
         }
@@ -178,6 +205,7 @@ impl<'m> Walk<'m> {
         }
         let packed = bits < 32;
         let columns_of_elements = shape.last().copied().unwrap_or(1);
+        let row = self.shape(memory).last().copied().unwrap_or(1);
         let (loads, valu) = match packed && self.usage.products_only(result) {
             // The halves of a register lie one after the other.
             true if row <= 128 || view.rows_per_word > 1 => (1.0, 0.0),
