@@ -37,8 +37,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     format: Format,
     /// File to write; where there are several kernels in Mosaic, each goes to a file with its name before the extension.
-    /// What a kernel in Mosaic gets at run time, in its first launch and with groups of uneven sizes, goes to a file beside it,
-    /// FILE.scalars.json, for `simulate --scalars`
+    /// What a kernel in Mosaic gets at run time, in its first launch and with groups of uneven sizes, goes to a file
+    /// beside it, FILE.scalars.json, for `simulate --scalars`
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     /// VMEM a kernel may use, KiB [default: what its buffers need, and room for spills]

@@ -6,9 +6,9 @@
 //!
 //! Coordinate descent on [`Machine::fitted`] for each target, over the points of `data/fit*.csv` alone; the
 //! held-out sets are never read. The cycles around a step are a sum of parts that few kernels tell apart, so a descent
-//! along one of them gets nowhere: they are solved for together ([`steps`]). Prints old and new figures and writes the new ones to `FILE` as
-//! `target,figure,old,new`; nothing else changes. Whoever accepts them copies them into `schedule/rates.rs`
-//! and looks at `tilecast validate` before and after.
+//! along one of them gets nowhere: they are solved for together ([`steps`]). Prints old and new figures and writes the
+//! new ones to `FILE` as `target,figure,old,new`; nothing else changes. Whoever accepts them copies them into
+//! `schedule/rates.rs` and looks at `tilecast validate` before and after.
 
 mod steps;
 

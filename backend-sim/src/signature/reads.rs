@@ -12,8 +12,8 @@ use crate::grid::dependents;
 use crate::schedule::ScalarOp;
 
 impl Signature {
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars. `forwards` tells whether a load
-    /// may get what was stored from registers.
+    /// Scratch that is read, or may be, where a condition depends on prefetched scalars. `forwards` tells whether a
+    /// load may get what was stored from registers.
     pub(crate) fn read_by_data(
         &self,
         module: &Module,

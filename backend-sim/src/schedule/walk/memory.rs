@@ -155,24 +155,21 @@ impl<'m> Walk<'m> {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
             let last = parts.next();
             let forwards = forwards(self.module, self.usage, self.machine, access);
-            let value =
-                last.filter(|_| forwards)
-                    .and_then(|part| match part.is_same(start, size) {
-                        true => (part.fills(rows)).then(|| part.value.clone()),
-                        false => (part.registers_of(start, size, bits))
-                            .filter(|_| view.rows_per_word == 1)
-                            .map(|[rows, columns]| {
-                                let mut value = self.block.part(&part.value, rows, columns);
-                                // What is stored at once is made before any of it is read, but for sub-tiles of one column of
-                                // registers on v4.
-                                if part.value.columns.registers > 1
-                                    || !self.machine.reads_parts_by_rows()
-                                {
-                                    value.ready.fill(part.end);
-                                }
-                                Rc::new(value)
-                            }),
-                    });
+            let answering = last.filter(|_| forwards);
+            let value = answering.and_then(|part| match part.is_same(start, size) {
+                true => (part.fills(rows)).then(|| part.value.clone()),
+                false => (part.registers_of(start, size, bits))
+                    .filter(|_| view.rows_per_word == 1)
+                    .map(|[rows, columns]| {
+                        let mut value = self.block.part(&part.value, rows, columns);
+                        // What is stored at once is made before any of it is read, but for sub-tiles of one column of
+                        // registers on v4.
+                        if part.value.columns.registers > 1 || !self.machine.reads_parts_by_rows() {
+                            value.ready.fill(part.end);
+                        }
+                        Rc::new(value)
+                    }),
+            });
             if let Some(mut value) = value {
                 if !self.forwarded[view.root]
                     && last.is_none_or(|part| part.turn != self.turn.number)
