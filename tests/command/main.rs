@@ -137,7 +137,8 @@ fn validate_compares_every_committed_point() {
     let mut own = 0;
     for set in ["fit", "heldout"] {
         let summary = summary(set);
-        let points = rows(&format!("{set}.csv")) + rows(&format!("{set}_logits.csv"));
+        let tables = ["", "_logits", "_experts"].map(|of| rows(&format!("{set}{of}.csv")));
+        let points: usize = tables.iter().sum();
         own += points;
         assert_eq!(summary["points"], points, "{set}");
         for errors in ["used_bytes", "cycles", "roofline", "fitted_roofline"] {
