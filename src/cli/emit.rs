@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
             output.write(|file| file.write_all(text.as_bytes()))?;
             vec![args.output.clone()]
         }
-        Format::Mosaic => write_kernels(&emission.kernels()?, &args.output, &output)?,
+        Format::Mosaic => write_kernels(&emission.kernels()?, &args.output)?,
     };
     let files: Vec<String> = files
         .iter()
@@ -91,30 +91,23 @@ pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-fn write_kernels(
-    kernels: &[KernelText],
-    path: &Path,
-    output: &Output,
-) -> Result<Vec<PathBuf>, CliError> {
+fn write_kernels(kernels: &[KernelText], path: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
+    let mut write = |path: PathBuf, text: &str| {
+        Output::new(&path)?.write(|file| file.write_all(text.as_bytes()))?;
+        files.push(path);
+        Ok::<_, CliError>(())
+    };
     for kernel in kernels {
-        let write =
-            |output: &Output, text: &str| output.write(|file| file.write_all(text.as_bytes()));
         let path = match kernels {
             [_] => path.to_owned(),
             _ => named(path, &kernel.name),
         };
-        match kernels {
-            [_] => write(output, &kernel.mosaic)?,
-            _ => write(&Output::new(&path)?, &kernel.mosaic)?,
-        }
         let mut scalars = path.clone().into_os_string();
         scalars.push(".scalars.json");
-        let scalars = PathBuf::from(scalars);
-        files.push(path);
+        write(path, &kernel.mosaic)?;
         if let Some(text) = &kernel.scalars {
-            write(&Output::new(&scalars)?, text)?;
-            files.push(scalars);
+            write(scalars.into(), text)?;
         }
     }
     Ok(files)

@@ -179,13 +179,8 @@ fn descend(
 fn error(machine: &Machine, samples: &[Sample]) -> Result<f64, Box<dyn Error>> {
     let mut sum = 0.0;
     for (subject, cores, measured) in samples {
-        sum += weighed(cycles(subject, machine, *cores)? / measured);
+        let error = (cycles(subject, machine, *cores)? / measured).ln().abs();
+        sum += error.min(OUTLIER) + OUTLIER_WEIGHT * (error - OUTLIER).max(0.0);
     }
     Ok(sum / samples.len() as f64)
-}
-
-/// The error of a prediction that is `ratio` times what was measured.
-fn weighed(ratio: f64) -> f64 {
-    let error = ratio.ln().abs();
-    error.min(OUTLIER) + OUTLIER_WEIGHT * (error - OUTLIER).max(0.0)
 }

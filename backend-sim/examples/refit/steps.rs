@@ -49,8 +49,7 @@ fn rows(machine: &mut Machine, samples: &[Sample]) -> Result<Vec<Row>, Box<dyn E
         let without = cycles(subject, machine, *cores)?;
         let mut times = [0.0; PARTS];
         for (i, times) in times.iter_mut().enumerate() {
-            machine.step_cycles = [0.0; PARTS];
-            machine.step_cycles[i] = VALUE;
+            machine.step_cycles = std::array::from_fn(|part| if part == i { VALUE } else { 0.0 });
             *times = (cycles(subject, machine, *cores)? - without) / VALUE / measured;
         }
         rows.push((without / measured, times));

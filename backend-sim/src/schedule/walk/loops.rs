@@ -237,6 +237,8 @@ impl Walk<'_> {
             ..region
         };
         self.done.regions.extend(passed_by.into_iter().map(never));
+        // What is not passed through hides no branch.
+        self.since = self.done.regions.len();
         self.done.exceptions += 1;
         Ok(())
     }

@@ -21,10 +21,10 @@ pub(crate) fn forwards(
     machine: &Machine,
     load: &Access<'_>,
 ) -> bool {
-    memref(module, load.memory).is_none_or(|(shape, bits)| {
-        let row = shape.last().copied().unwrap_or(1);
-        bits >= 32 || !usage.products_only(load.value) || machine.forwards_packed(row)
-    })
+    !usage.products_only(load.value)
+        || memref(module, load.memory).is_none_or(|(shape, bits)| {
+            bits >= 32 || machine.forwards_packed(shape.last().copied().unwrap_or(1))
+        })
 }
 
 impl<'m> Walk<'m> {
