@@ -161,6 +161,20 @@ impl Account {
         entry.dies = entry.dies.max(entry.born);
     }
 
+    /// All of the group is held until then, for that it waits for a slot.
+    pub(crate) fn waits(&mut self, entry: u32, until: f64) {
+        self.spread(entry);
+        let entry = &mut self.entries[entry as usize];
+        entry.dies = entry.dies.max(until);
+    }
+
+    /// When the last of these is made.
+    pub(crate) fn made(&self, entries: &[u32]) -> f64 {
+        (entries.iter())
+            .map(|&entry| self.entries[entry as usize].born)
+            .fold(0.0, f64::max)
+    }
+
     /// Of a group that is not used yet all `registers` are held, from its first use on.
     pub(crate) fn held_whole(&mut self, entry: u32, registers: f64) {
         let entry = &mut self.entries[entry as usize];

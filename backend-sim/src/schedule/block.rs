@@ -4,6 +4,7 @@ mod late;
 mod moves;
 mod operands;
 mod product;
+mod sums;
 mod units;
 
 use self::units::Units;
@@ -57,6 +58,10 @@ pub(crate) struct Block<'a> {
     units: Units,
     /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
     operands: Vec<(usize, u32)>,
+    /// Whether results of products are summed in memory.
+    sums_products: bool,
+    /// Groups of what each sub-tile adds to sums in memory.
+    added: Vec<Vec<u32>>,
     /// What it is placed with.
     rates: &'a Rates,
     /// The critical path of a block without products.
@@ -78,6 +83,8 @@ impl<'a> Block<'a> {
             held: machine.held_products(false, false),
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
+            sums_products: false,
+            added: Vec::new(),
             rates: &machine.rates,
             critical: None,
             number,
@@ -92,6 +99,11 @@ impl<'a> Block<'a> {
     /// The block, which is empty, is one without matrix products whose operations do not share units.
     pub(crate) fn begin_alone(&mut self) {
         self.begin(Width::Alone, None);
+    }
+
+    /// Whether the block was begun as one without matrix products.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.critical.is_some()
     }
 
     fn begin(&mut self, width: Width, critical: Option<f64>) {
@@ -121,6 +133,8 @@ impl<'a> Block<'a> {
         self.fed = [0.0; 2];
         self.held = self.machine.held_products(false, false);
         self.units.clear();
+        self.sums_products = false;
+        self.added.clear();
         self.number += 1;
     }
 

@@ -260,6 +260,8 @@ pub(crate) struct Code {
     scratch: Vec<usize>,
     /// For each value, whether it is known only at run time.
     varies: Vec<bool>,
+    /// For each value, whether it depends on prefetched scalars.
+    by_scalars: Vec<bool>,
     /// For each value, whether it depends on what was computed in vectors.
     computed: Vec<bool>,
     /// Prefetched scalars that the kernel stores itself: what a step loads, another may have stored. The number, if it
@@ -273,14 +275,17 @@ impl Code {
         let usage = Usage::of(module);
         let varies = signature.varies(module);
         let mut scratch = scratch(module, signature);
-        let read_by_data =
-            signature.read_by_data(module, &|load| forwards(module, &usage, machine, load));
+        let by_scalars = signature.by_scalars(module);
+        let read_by_data = signature.read_by_data(module, &by_scalars, &|load| {
+            forwards(module, &usage, machine, load)
+        });
         scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,
             runs: Runs::of(module, signature.function, &usage, &varies),
             usage,
             varies,
+            by_scalars,
             computed: signature.computed(module),
             stored_scalars: signature.stored_scalars(module),
         }

@@ -373,6 +373,21 @@ fn a_scratch_of_which_parts_are_read_where_it_was_stored_is_kept_in_registers() 
 }
 
 #[test]
+fn a_scratch_whose_rows_end_within_a_register_stays() {
+    let dropped = |columns: usize| {
+        let shape = format!("256x{columns}xf32");
+        let body = load("%0", 1, &shape)
+            + &format!("    %1 = math.exp %0 : vector<{shape}>\n")
+            + &store("%1", 2, &shape)
+            + &load("%2", 2, &shape)
+            + &store("%2", 0, &shape);
+        let module = with_scratch(&[shape.as_str(); 3], 1, &body);
+        schedule(&module, &machine("v5e")).unwrap().dropped.len()
+    };
+    assert_eq!([256, 192].map(dropped), [1, 0]);
+}
+
+#[test]
 fn what_passes_by_an_exception_takes_no_time_but_room_for_its_spills() {
     let shape = "256x512xf32";
     let kernel = |exception: &str| {

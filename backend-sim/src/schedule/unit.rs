@@ -159,15 +159,6 @@ impl Machine {
         f64::from(u8::from(self.new_units() && columns.max(1) % 1024 == 0))
     }
 
-    /// Whether the left operand of a product, read from memory, stays in registers for all columns.
-    pub fn keeps_lhs(&self, bf16: bool, k: usize, transpose_rhs: bool) -> bool {
-        match self.target.generation {
-            Generation::V4 | Generation::V5e | Generation::V5p => bf16,
-            Generation::V6e => bf16 && k > 512,
-            _ => bf16 && transpose_rhs && k > 512,
-        }
-    }
-
     /// Whether the left operand of a product is loaded no earlier than the units have taken those of the turn before,
     /// however long the load units were idle: then it has to share the vector unit with what reads the results of
     /// these.
@@ -178,6 +169,11 @@ impl Machine {
     /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program.
     pub fn reduces_first(&self) -> bool {
         self.target.generation != Generation::V4
+    }
+
+    /// Whether what a block stores and transposes stays in registers until then, though it could be loaded again.
+    pub fn passes_on(&self) -> bool {
+        self.target.generation == Generation::V4
     }
 
     /// Registers that the parts of an f32 register take which is split for an exact product.
@@ -197,6 +193,15 @@ impl Machine {
         match self.new_units() {
             true => 1.75,
             false => 0.0,
+        }
+    }
+
+    /// Registers that hold the parts of a square of f32 weights, 16 registers of them, while their passes go by. With
+    /// 2.5 for each, slots of f32 kernels of v4 in `fit.csv` are nearest.
+    pub fn parts_of_square(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 16.0 * self.split_registers(),
+            _ => 0.0,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, FloatKind, Module, Op, TypeKind};
 
@@ -26,6 +26,7 @@ mod memory;
 mod operations;
 mod repeats;
 mod scalars;
+mod sums;
 mod transposes;
 mod turns;
 
@@ -72,16 +73,20 @@ struct Stored {
     size: Vec<i64>,
     end: f64,
     value: Rc<Vector>,
+    /// The same in the program.
+    source: ir::Value,
     /// The turn of the matrix units in which it was.
     turn: usize,
 }
 
-/// A part of a memory that products read, and their turn: those side by side share what is loaded.
+/// A part of a memory that is loaded once: for products side by side, which are those of a turn, or for all of a block
+/// without products.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Loaded {
     root: usize,
     start: Vec<i64>,
     size: Vec<i64>,
+    bits: u32,
     transposed: bool,
     turn: usize,
 }
@@ -98,7 +103,9 @@ pub(super) struct Walk<'m> {
     changed: Vec<usize>,
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
-    operands: FxHashMap<Loaded, Rc<Vector>>,
+    /// What loads find in registers, by their results, and what was stored there.
+    passed_on: FxHashMap<ir::Value, ir::Value>,
+    loaded: FxHashMap<Loaded, Rc<Vector>>,
     repeats: Repeats,
     turn: Turn,
     /// The operations that follow in the block.
@@ -116,8 +123,12 @@ pub(super) struct Walk<'m> {
     usage: &'m Usage,
     /// For each value, whether it is known only at run time.
     varies: &'m [bool],
+    /// For each value, whether it depends on prefetched scalars.
+    by_scalars: &'m [bool],
     /// For each value, whether it depends on what was computed in vectors.
     computed: &'m [bool],
+    /// Branches, and which of their regions, that no step has taken so far, but whose registers are known.
+    passed_by: FxHashSet<(Op, usize)>,
     /// Memories of prefetched scalars that the kernel stores, and what it stores if that is always the same.
     stored_scalars: &'m FxHashMap<usize, Option<i64>>,
     /// Memories of prefetched scalars and their elements, zeros where there are none; without those whose elements it
@@ -144,7 +155,8 @@ impl<'m> Walk<'m> {
             changed: Vec::new(),
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
-            operands: FxHashMap::default(),
+            passed_on: FxHashMap::default(),
+            loaded: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
             turn: Turn::default(),
             rest: &[],
@@ -156,7 +168,9 @@ impl<'m> Walk<'m> {
             read: vec![false; module.value_count()],
             usage: &code.usage,
             varies: &code.varies,
+            by_scalars: &code.by_scalars,
             computed: &code.computed,
+            passed_by: FxHashSet::default(),
             stored_scalars: &code.stored_scalars,
             scalars: FxHashMap::default(),
             since: 0,
@@ -333,7 +347,8 @@ impl<'m> Walk<'m> {
     fn forget_block(&mut self) {
         self.block.next();
         self.stored.clear();
-        self.operands.clear();
+        self.passed_on.clear();
+        self.loaded.clear();
         self.repeats.clear();
         self.turn = Turn::default();
         self.relied_on_until = usize::MAX;
@@ -342,6 +357,7 @@ impl<'m> Walk<'m> {
     /// The block so far, if it takes any cycles.
     fn region(&mut self) -> Option<Region> {
         let cycles = self.block.cycles();
+        self.block.settle_sums();
         let Block {
             timeline, account, ..
         } = &mut self.block;
@@ -393,6 +409,15 @@ impl<'m> Walk<'m> {
         if is_branch {
             self.end_block();
             self.since = self.done.regions.len();
+        }
+        // Spills have their place whatever the scalars are.
+        let other = usize::from(taken);
+        if is_branch
+            && self.by_scalars[condition.index()]
+            && let Some(body) = self.module.entry(op, other)
+            && self.passed_by.insert((op, other))
+        {
+            self.pass_by(body)?;
         }
         Ok(())
     }

@@ -12,29 +12,36 @@ use crate::grid::dependents;
 use crate::schedule::ScalarOp;
 
 impl Signature {
-    /// Scratch that is read, or may be, where a condition depends on prefetched scalars. `forwards` tells whether a
-    /// load may get what was stored from registers.
+    /// For each value, whether it depends on prefetched scalars.
+    pub(crate) fn by_scalars(&self, module: &Module) -> Vec<bool> {
+        let mut seeds = Vec::new();
+        if !self.scalars.is_empty() {
+            let roots = self.roots(module);
+            module.walk(self.function, &mut |op| {
+                let memory = module.operands(op).first();
+                let memory = memory.and_then(|value| roots[value.index()]);
+                if memory.is_some_and(|value| self.scalars.contains(&value)) {
+                    seeds.extend(module.results(op));
+                }
+            });
+        }
+        dependents(module, self.function, &seeds)
+    }
+
+    /// Scratch that is read, or may be, where a condition depends on prefetched scalars, as the values do that
+    /// `by_scalars` says. `forwards` tells whether a load may get what was stored from registers.
     pub(crate) fn read_by_data(
         &self,
         module: &Module,
+        by_scalars: &[bool],
         forwards: &dyn Fn(&Access<'_>) -> bool,
     ) -> Vec<usize> {
         if self.scalars.is_empty() && !module.has_any(&["scf.while"]) {
             return Vec::new();
         }
-        let roots = self.roots(module);
-        let mut seeds = Vec::new();
-        module.walk(self.function, &mut |op| {
-            let memory = module.operands(op).first();
-            let memory = memory.and_then(|value| roots[value.index()]);
-            if memory.is_some_and(|value| self.scalars.contains(&value)) {
-                seeds.extend(module.results(op));
-            }
-        });
-        let depends = dependents(module, self.function, &seeds);
         let mut reads = Reads {
             module,
-            roots,
+            roots: self.roots(module),
             forwards,
             found: Vec::new(),
         };
@@ -46,7 +53,7 @@ impl Signature {
                 "scf.while" => &[],
                 _ => return,
             };
-            if condition.is_empty() || condition.iter().any(|value| depends[value.index()]) {
+            if condition.is_empty() || condition.iter().any(|value| by_scalars[value.index()]) {
                 reads.bodies(op, &mut Vec::new());
             }
         });

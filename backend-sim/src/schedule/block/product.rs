@@ -98,7 +98,7 @@ impl Block<'_> {
             true => units,
             false => (units / parts_of_k).max(1.0),
         };
-        let kept = (from_memory.is_none() || machine.keeps_lhs(bf16, p.k, p.transpose_rhs))
+        let kept = from_memory.is_none_or(|fetch| fetch.valu > 0.0)
             && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
         // Parts of an exact operand that meet no other columns are dropped after their passes.
         let parts_kept = match n_tiles {
@@ -149,7 +149,7 @@ impl Block<'_> {
         let parts: Vec<u32> = match p.passes > 1.0 {
             true => [
                 lhs_parts * lhs.registers() as f64,
-                rhs_parts * weight_registers,
+                (rhs_parts * weight_registers).max(machine.parts_of_square()),
             ]
             .map(|registers| self.account.loaded(registers))
             .into(),

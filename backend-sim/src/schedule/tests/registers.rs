@@ -117,3 +117,110 @@ fn what_columns_are_combined_to_waits_for_a_cross_lane_unit() {
     // 128 registers are reduced, a few of them at a time, in either case.
     assert!(one < 32.0 && two > 64.0, "{one} and {two}");
 }
+
+/// A reduction along lanes of what argument `argument` holds, in all of its columns.
+fn reduced(name: &str, argument: usize, kind: &str) -> String {
+    let square = "128x128xf32";
+    load(&format!("{name}l"), argument, square)
+        + &format!(
+            "    {name}r = vector.multi_reduction <{kind}>, {name}l, %cst [1] : vector<{square}> to vector<128xf32>\n    \
+             {name}c = vector.shape_cast {name}r : vector<128xf32> to vector<128x1xf32>\n    \
+             {name} = vector.broadcast {name}c : vector<128x1xf32> to vector<{square}>\n"
+        )
+}
+
+#[test]
+fn what_is_transposed_after_all_reductions_waits_in_registers_also_by_way_of_scratch() {
+    let square = "128x128xf32";
+    // 32 registers of a maximum and a sum, whose own sum is transposed when three others have been reduced.
+    let held = |target: &str, is_dropped: bool| {
+        let mut body =
+            "    %cst = arith.constant dense<0.000000e+00> : vector<128xf32>\n".to_owned();
+        body += &reduced("%a", 0, "maximumf");
+        body += &reduced("%b", 1, "add");
+        body += &format!("    %s = arith.addf %a, %b : vector<{square}>\n");
+        body += &store("%s", 6, square);
+        for (i, name) in ["%d", "%e", "%f"].into_iter().enumerate() {
+            body += &reduced(name, 2 + i, "add");
+            body += &store(name, 2 + i, square);
+        }
+        body += &load("%t", 6, square);
+        body +=
+            &format!("    %u = tpu.transpose %t, [1, 0] : vector<{square}> -> vector<{square}>\n");
+        body += &store("%u", 5, square);
+        let module = with_scratch(&[square; 7], usize::from(is_dropped), &body);
+        let kernel = schedule(&module, &machine(target)).unwrap();
+        assert_eq!(kernel.dropped.len(), usize::from(is_dropped), "{target}");
+        kernel.registers()
+    };
+    for target in ["v4", "v5e", "v6e"] {
+        let registers = held(target, true);
+        assert!(registers >= 32.0, "{target}: {registers}");
+    }
+    // From v5 on what stays in memory is loaded again.
+    assert!(held("v4", false) >= 16.0);
+    assert!(held("v5e", false) < held("v4", false));
+}
+
+#[test]
+fn a_block_without_products_loads_a_part_of_memory_once() {
+    let shape = "256x128xf32";
+    let again = |argument: usize| {
+        let body = load("%a", 0, shape)
+            + &format!("    %b = math.exp %a : vector<{shape}>\n")
+            + &store("%b", 3, shape)
+            + &load("%c", argument, shape)
+            + &format!("    %d = arith.addf %c, %c : vector<{shape}>\n")
+            + &store("%d", 2, shape);
+        let kernel = schedule(&probe(&[shape; 4], &body), &machine("v5e")).unwrap();
+        kernel.kinds[0].schedule.slots(Unit::Load)
+    };
+    // 32 registers of what was loaded before something else was stored, and of another argument.
+    assert_eq!([0, 1].map(again), [32.0, 64.0]);
+}
+
+/// Registers of a step that sums exponentials of four products of 256 columns; `logits` of them are summed in memory
+/// before.
+fn sums_of_exponentials(target: &str, logits: bool) -> f64 {
+    let types = product_types(256, 512, 256);
+    let [lhs, rhs, out] = &types;
+    let (half, all) = ("256x128xf32", "256x1024xf32");
+    let mut body = operands(&types);
+    for i in 0..4 {
+        body += &product(&format!("%p{i}"), i, &types);
+        let at = format!("%arg2[%c0, %k{i}]");
+        let memory = format!("memref<{all}, #tpu.memory_space<vmem>>, vector<{out}>");
+        body += &format!("    %k{i} = arith.constant {} : index\n", 256 * i);
+        body += &match logits {
+            true => format!(
+                "    %l{i} = vector.load {at} : {memory}\n    %x{i} = arith.addf %l{i}, %p{i} : vector<{out}>\n    \
+                 tpu.vector_store {at}, %x{i} {{strides = array<i32>}} : {memory}, \n"
+            ),
+            false => format!("    %x{i} = arith.mulf %p{i}, %p{i} : vector<{out}>\n"),
+        };
+        body += &format!("    %e{i} = math.exp %x{i} : vector<{out}>\n");
+        for (side, column) in [("a", 0), ("b", 128)] {
+            body += &format!(
+                "    %{side}{i} = vector.extract_strided_slice %e{i} offsets = [0, {column}], sizes = [256, 128], \
+                 strides = [1, 1] : vector<{out}> to vector<{half}>\n"
+            );
+        }
+        body += &format!("    %h{i} = arith.addf %a{i}, %b{i} : vector<{half}>\n");
+        body += &load(&format!("%s{i}"), 3, half);
+        body += &format!("    %n{i} = arith.addf %s{i}, %h{i} : vector<{half}>\n");
+        body += &store(&format!("%n{i}"), 3, half);
+    }
+    let kernel = schedule(&probe(&[lhs, rhs, all, half], &body), &machine(target)).unwrap();
+    kernel.registers()
+}
+
+#[test]
+fn what_is_added_to_a_sum_waits_where_logits_are_summed_as_well() {
+    // Two sub-tiles of 32 registers.
+    for target in ["v6e", "v7x"] {
+        let [waits, not] = [true, false].map(|logits| sums_of_exponentials(target, logits));
+        assert!(waits >= not + 24.0, "{target}: {waits} and {not}");
+    }
+    let [logits, none] = [true, false].map(|logits| sums_of_exponentials("v5e", logits));
+    assert!(logits < none + 32.0, "{logits} and {none}");
+}

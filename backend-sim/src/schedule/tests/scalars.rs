@@ -82,6 +82,33 @@ fn a_branch_of_few_copies_takes_as_long_where_it_is_not_taken() {
 }
 
 #[test]
+fn registers_count_whatever_the_scalars_are() {
+    // Of a transposition, which is in the branch alone.
+    let (row, square) = ("8x128xf32", "128x128xf32");
+    let body = load("%in", 0, row)
+        + &format!(
+            "    %e = vector.extract_strided_slice %in offsets = [0, 0], sizes = [1, 128], strides = [1, 1] : \
+             vector<{row}> to vector<1x128xf32>\n    \
+             %b = vector.broadcast %e : vector<1x128xf32> to vector<{square}>\n    \
+             %t = tpu.transpose %b, [1, 0] : vector<{square}> -> vector<{square}>\n    \
+             %u = arith.mulf %t, %t : vector<{square}>\n    \
+             %cst = arith.constant dense<0.000000e+00> : vector<128xf32>\n    \
+             %r = vector.multi_reduction <add>, %u, %cst [0] : vector<{square}> to vector<128xf32>\n    \
+             %c = vector.shape_cast %r : vector<128xf32> to vector<1x128xf32>\n    \
+             %o = vector.broadcast %c : vector<1x128xf32> to vector<{row}>\n"
+        )
+        + &store("%o", 0, row);
+    let machine = machine("v5e");
+    let module = kernel(1, OWN, &branch(&body));
+    let [not, taken] = [0, 1].map(|scalar| {
+        let (kernel, step) = step(&module, &machine, 1, scalar);
+        (kernel.registers(), step.cycles(&machine))
+    });
+    assert!(taken.0 > 1.0 && not.0 == taken.0, "{not:?} and {taken:?}");
+    assert!(not.1 < taken.1, "{not:?} and {taken:?}");
+}
+
+#[test]
 fn a_block_hides_the_branch_that_it_ends_in() {
     let machine = machine("v6e");
     let copy = |name: &str| load(name, 0, "8x128xf32") + &store(name, 0, "8x128xf32");
@@ -96,7 +123,7 @@ fn a_block_hides_the_branch_that_it_ends_in() {
         .1;
         (
             step.branch_cycles,
-            step.regions.iter().map(|region| region.cycles).sum::<f64>(),
+            step.cycles(&machine) - step.branch_cycles,
         )
     };
     let (left, block) = cycles(&copy("%0"));

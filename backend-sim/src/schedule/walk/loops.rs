@@ -224,9 +224,15 @@ impl Walk<'_> {
         })
     }
 
-    /// Schedules a region that is taken not to run. It takes no time, but its spills have their place in VMEM as all
-    /// have.
+    /// Schedules a region that is taken not to run, for what it depends on is computed in vectors.
     pub(super) fn exception(&mut self, body: ir::Block) -> Result<(), ScheduleError> {
+        self.pass_by(body)?;
+        self.done.exceptions += 1;
+        Ok(())
+    }
+
+    /// Schedules a region that does not run. It takes no time, but its spills have their place in VMEM as all have.
+    pub(super) fn pass_by(&mut self, body: ir::Block) -> Result<(), ScheduleError> {
         let before = std::mem::take(&mut self.done);
         self.since = 0;
         self.ops(body)?;
@@ -239,7 +245,6 @@ impl Walk<'_> {
         self.done.regions.extend(passed_by.into_iter().map(never));
         // What is not passed through hides no branch.
         self.since = self.done.regions.len();
-        self.done.exceptions += 1;
         Ok(())
     }
 

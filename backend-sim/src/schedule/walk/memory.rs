@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use tilecast_core::target::LANES;
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Module, Op};
 
 use super::super::unit::Machine;
@@ -21,10 +22,18 @@ pub(crate) fn forwards(
     machine: &Machine,
     load: &Access<'_>,
 ) -> bool {
-    !usage.products_only(load.value)
-        || memref(module, load.memory).is_none_or(|(shape, bits)| {
-            bits >= 32 || machine.forwards_packed(shape.last().copied().unwrap_or(1))
+    let columns = module
+        .value_kind(load.value)
+        .shape()
+        .and_then(<[i64]>::last);
+    // Rows that end within a register are stored and loaded in part.
+    let whole = columns.is_none_or(|n| *n % LANES as i64 == 0);
+    let packed = || {
+        memref(module, load.memory).is_some_and(|(shape, bits)| {
+            bits < 32 && !machine.forwards_packed(shape.last().copied().unwrap_or(1))
         })
+    };
+    whole && !(usage.products_only(load.value) && packed())
 }
 
 impl<'m> Walk<'m> {
@@ -134,19 +143,18 @@ impl<'m> Walk<'m> {
             return;
         };
         let place = self.part(&view, indices, shape);
-        let operand = (place.as_ref())
-            .filter(|_| self.usage.products_only(result) && !self.stored.contains_key(&view.root))
+        let shared = self.usage.products_only(result) || self.block.is_plain();
+        let part = (place.as_ref())
+            .filter(|_| shared && !self.stored.contains_key(&view.root))
             .map(|(start, size)| Loaded {
                 root: view.root,
                 start: start.clone(),
                 size: size.clone(),
+                bits,
                 transposed: self.usage.transposed_lhs(result),
                 turn: self.turn_of_next(),
             });
-        if let Some(value) = operand
-            .as_ref()
-            .and_then(|operand| self.operands.get(operand))
-        {
+        if let Some(value) = part.as_ref().and_then(|part| self.loaded.get(part)) {
             self.know(result.index(), Known::Vector(value.clone()));
             return;
         }
@@ -156,6 +164,7 @@ impl<'m> Walk<'m> {
             let last = parts.next();
             let forwards = forwards(self.module, self.usage, self.machine, access);
             let answering = last.filter(|_| forwards);
+            let source = answering.map(|part| part.source);
             let value = answering.and_then(|part| match part.is_same(start, size) {
                 true => (part.fills(rows)).then(|| part.value.clone()),
                 false => (part.registers_of(start, size, bits))
@@ -171,9 +180,11 @@ impl<'m> Walk<'m> {
                     }),
             });
             if let Some(mut value) = value {
-                if !self.forwarded[view.root]
-                    && last.is_none_or(|part| part.turn != self.turn.number)
-                {
+                let stays = !self.forwarded[view.root];
+                if let Some(source) = source.filter(|_| !stays || self.machine.passes_on()) {
+                    self.passed_on.insert(result, source);
+                }
+                if stays && last.is_none_or(|part| part.turn != self.turn.number) {
                     value = Rc::new(self.block.reload(&value));
                 }
                 self.know(result.index(), Known::Vector(value));
@@ -223,8 +234,8 @@ impl<'m> Walk<'m> {
             first: false,
         };
         let value = Rc::new(out.in_memory(fetch));
-        if let Some(operand) = operand {
-            self.operands.insert(operand, value.clone());
+        if let Some(part) = part {
+            self.loaded.insert(part, value.clone());
         }
         self.know(result.index(), Known::Vector(value));
     }
@@ -233,12 +244,12 @@ impl<'m> Walk<'m> {
         let &Access {
             memory,
             indices,
-            value,
+            value: source,
             ..
         } = access;
-        let shape = self.shape(value);
-        let bits = self.bits(value);
-        let mut vector = self.vector(value);
+        let shape = self.shape(source);
+        let bits = self.bits(source);
+        let mut vector = self.vector(source);
         if let [n] = *shape {
             vector = self.line_up(vector, n);
         }
@@ -264,6 +275,7 @@ impl<'m> Walk<'m> {
             }
             self.block.store(&vector, rows, columns, stores)
         };
+        self.sums(access);
         let place = self.part(&view, indices, shape);
         self.repeats.written();
         let stored = self.stored.entry(view.root).or_default();
@@ -275,6 +287,7 @@ impl<'m> Walk<'m> {
                     size,
                     end,
                     value: vector,
+                    source,
                     turn: self.turn.number,
                 });
             }

@@ -26,7 +26,8 @@ impl Walk<'_> {
             return;
         }
         let (whole, first) = self.sliced(from);
-        let value = match self.is_loaded(whole) || value.loads.is_some() {
+        let is_loaded = self.is_loaded(whole) && !self.passed_on.contains_key(&whole);
+        let value = match is_loaded || value.loads.is_some() {
             true => Rc::new(self.block.load_late(&value)),
             false => value,
         };
@@ -97,10 +98,21 @@ impl Walk<'_> {
             let Definition::Result(op, _) = self.module.definition(value) else {
                 continue;
             };
-            if !seen.insert(value) || Access::of(self.module, op).is_some() {
+            if !seen.insert(value) {
                 continue;
             }
             let vector = self.vector(value);
+            if Access::of(self.module, op).is_some() {
+                let Some(&stored) = self.passed_on.get(&value) else {
+                    continue;
+                };
+                // What is kept instead of a scratch is a value of its own.
+                if vector.entries != self.vector(stored).entries {
+                    self.block.made_at(&vector, rows, until);
+                }
+                next.push(stored);
+                continue;
+            }
             let name = self.module.op_name(op);
             if ["arith.", "math."]
                 .iter()

@@ -1,0 +1,36 @@
+//! What is added to sums in memory, and waits for it.
+
+use super::super::vector::Vector;
+use super::Block;
+
+/// Of so many sub-tiles what they add waits, where sums wait at all. Fitted to spill slots of `fit.csv`, where 2 and 3
+/// are alike; in listings it is 3 to 8 of them.
+const SUB_TILES_THAT_WAIT: usize = 2;
+
+impl Block<'_> {
+    /// Results of products are summed in memory.
+    pub(crate) fn sums_products(&mut self) {
+        self.sums_products = true;
+    }
+
+    /// The value, of a sub-tile, is added to a sum in memory.
+    pub(crate) fn adds(&mut self, value: &Vector) {
+        let entries = value.groups();
+        let entries = entries.filter_map(|group| self.entry(value, group.index));
+        let entries = entries.collect();
+        self.added.push(entries);
+    }
+
+    /// What is added to sums is held as long as it waits.
+    pub(crate) fn settle_sums(&mut self) {
+        if !self.sums_products || !self.machine.new_units() {
+            return;
+        }
+        let end = self.timeline.end();
+        for (i, entries) in self.added.iter().enumerate() {
+            let until = (self.added.get(i + SUB_TILES_THAT_WAIT))
+                .map_or(end, |later| self.account.made(later));
+            (entries.iter()).for_each(|&entry| self.account.waits(entry, until));
+        }
+    }
+}
