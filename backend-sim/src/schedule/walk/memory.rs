@@ -164,7 +164,9 @@ impl<'m> Walk<'m> {
             let last = parts.next();
             let forwards = forwards(self.module, self.usage, self.machine, access);
             let answering = last.filter(|_| forwards);
-            let source = answering.map(|part| part.source);
+            let source = answering
+                .filter(|part| part.is_same(start, size))
+                .map(|part| part.source);
             let value = answering.and_then(|part| match part.is_same(start, size) {
                 true => (part.fills(rows)).then(|| part.value.clone()),
                 false => (part.registers_of(start, size, bits))
