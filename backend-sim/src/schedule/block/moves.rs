@@ -166,8 +166,8 @@ impl Block<'_> {
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
     pub(crate) fn last_read(&self, value: &Vector) -> f64 {
-        let entries = (0..value.ready.len()).filter_map(|group| self.entry(value, group));
-        self.account.dead(&entries.collect::<Vec<u32>>())
+        self.account
+            .dead(&self.entries(value, [0, value.rows.registers]))
     }
 
     /// Rows of registers of a value are held until then.
@@ -185,7 +185,7 @@ impl Block<'_> {
     }
 
     /// The entries of rows of registers of a value in the account of this block.
-    fn entries(&self, value: &Vector, [first, end]: [usize; 2]) -> Vec<u32> {
+    pub(super) fn entries(&self, value: &Vector, [first, end]: [usize; 2]) -> Vec<u32> {
         let columns = value.columns.groups();
         let groups = value
             .rows

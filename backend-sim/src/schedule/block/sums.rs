@@ -1,6 +1,6 @@
 //! What is added to sums in memory, and waits for it.
 
-use super::super::vector::{Group, Vector};
+use super::super::vector::Vector;
 use super::Block;
 
 /// Of so many sub-tiles what they add waits, where sums wait at all. Fitted to spill slots of `fit.csv`, where 2 and 3
@@ -15,8 +15,7 @@ impl Block<'_> {
 
     /// The value, of a sub-tile, is added to a sum in memory.
     pub(crate) fn adds(&mut self, value: &Vector) {
-        let entry = |group: Group| self.entry(value, group.index);
-        let entries = value.groups().filter_map(entry).collect();
+        let entries = self.entries(value, [0, value.rows.registers]);
         self.added.push(entries);
     }
 
