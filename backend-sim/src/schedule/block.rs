@@ -12,7 +12,7 @@ use super::account::Account;
 use super::rates::Rates;
 use super::timeline::{Span, Timeline, Width};
 use super::unit::{Machine, Unit};
-use super::vector::{Fetch, Group, Vector};
+use super::vector::{Fetch, Group, Made, Vector};
 
 pub(crate) use product::{Product, Standing};
 
@@ -297,6 +297,7 @@ impl<'a> Block<'a> {
         let extents = (out.rows, out.columns);
         let alike = |input: &Vector| (input.rows, input.columns) == extents;
         out.late = self.late(inputs);
+        out.made = self.made(inputs, out.registers() as f64 * cost.valu);
         for group in out.groups() {
             let mut ready = 0.0_f64;
             for input in inputs {
@@ -353,6 +354,24 @@ impl<'a> Block<'a> {
             self.account.computed(entry, registers, shared * registers);
         }
         out
+    }
+
+    /// What it takes to make the result of so many operations on the registers of these.
+    pub(super) fn made(&self, inputs: &[&Vector], work: f64) -> Option<Made> {
+        let mut made = Made { begun: 0.0, work };
+        for input in inputs {
+            let of_input = match &input.loads {
+                Some(loads) => Made {
+                    begun: loads.borrow().fetch.ready,
+                    work: 0.0,
+                },
+                None if input.block != self.number => Made::default(),
+                None => input.made?,
+            };
+            made.begun = made.begun.max(of_input.begun);
+            made.work += of_input.work;
+        }
+        Some(made)
     }
 
     /// A wider value is made of these registers of `value`.

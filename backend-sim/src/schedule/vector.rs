@@ -94,6 +94,15 @@ pub(crate) struct Loads {
     pub(crate) entries: Vec<Option<u32>>,
 }
 
+/// What element-wise operations take to make a value of what is in memory.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Made {
+    /// Cycle from which on it can be loaded.
+    pub(crate) begun: f64,
+    /// Vector operations in all.
+    pub(crate) work: f64,
+}
+
 /// A vector value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Vector {
@@ -109,6 +118,8 @@ pub(crate) struct Vector {
     pub(crate) rounded: bool,
     /// Values in memory that it is made of, if it is made when it is first used.
     pub(crate) late: Option<usize>,
+    /// What it takes to make it, if all of it is in memory but for operations on each register.
+    pub(crate) made: Option<Made>,
     /// Cycle at which each group is there, row-major.
     pub(crate) ready: Vec<f64>,
     /// For a value in memory, what is loaded of it; `ready` and `entries` are not used then.
@@ -130,6 +141,7 @@ impl Vector {
             along_lanes: false,
             rounded: false,
             late: None,
+            made: None,
             ready: vec![ready; rows.groups() * columns.groups()],
             loads: None,
             block: 0,

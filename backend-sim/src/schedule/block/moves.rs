@@ -260,6 +260,7 @@ impl Block<'_> {
         let columns = scale(input.columns.registers, out.columns.registers);
         let more = (rows * columns).max(1.0);
         out.late = self.late(&[input]);
+        out.made = self.made(&[input], out.registers() as f64 * more * valu);
         for group in out.groups() {
             let position = |[a, b]: [usize; 2], scale: f64| {
                 [

@@ -18,8 +18,10 @@ impl Block<'_> {
     ) -> (Vector, Vector) {
         let bf16 = lhs.bits == 16;
         let exact = p.passes > 1.0;
-        let mut lhs = lhs.clone();
-        let weights = match self.packs(rhs, p) && self.machine.packs_as_loaded() {
+        let [mut lhs, mut rhs] = [lhs, rhs].map(Vector::clone);
+        self.in_turn(&mut rhs);
+        self.in_turn(&mut lhs);
+        let weights = match self.packs(&rhs, p) && self.machine.packs_as_loaded() {
             true => PACK,
             false => split(exact),
         };
@@ -55,7 +57,7 @@ impl Block<'_> {
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
         }
         // Along the contraction, both at once, for the first columns of the result; then the others.
-        let mut lhs = Operand::new(&lhs, false, split(exact));
+        let mut lhs = Operand::new(lhs, false, split(exact));
         for k in 0..GROUPS {
             self.fetch(&mut rhs, k, [0, first]);
             if !in_time {
@@ -73,6 +75,23 @@ impl Block<'_> {
             }
         }
         (lhs.value, rhs.value)
+    }
+
+    /// Makes the groups of what element-wise operations made in this block be there one after the other, columns in
+    /// turn: the scheduler makes first what a product waits for.
+    fn in_turn(&self, value: &mut Vector) {
+        if value.block != self.number || value.loads.is_some() {
+            return;
+        }
+        let Some(made) = value.made else { return };
+        let end = made.begun + self.rates.cycles(Unit::Valu, made.work);
+        let end = value.ready.iter().copied().fold(0.0, f64::max).min(end);
+        let each = (end - made.begun).max(0.0) / value.ready.len() as f64;
+        let [rows, columns] = [value.rows, value.columns].map(|extent| extent.groups());
+        for (i, ready) in value.ready.iter_mut().enumerate() {
+            let place = i % columns * rows + i / columns;
+            *ready = ready.min(made.begun + each * (place + 1) as f64);
+        }
     }
 
     /// Whether weights are packed before they are pushed.
@@ -152,10 +171,10 @@ struct Operand {
 }
 
 impl Operand {
-    fn new(value: &Vector, contracts_rows: bool, valu: f64) -> Self {
+    fn new(value: Vector, contracts_rows: bool, valu: f64) -> Self {
         let groups = value.rows.groups() * value.columns.groups();
         Self {
-            value: value.clone(),
+            value,
             contracts_rows,
             valu,
             made: vec![0.0; groups],

@@ -195,12 +195,10 @@ impl<'m> Walk<'m> {
             // What was stored in another form is loaded row after row, each as soon as it is there.
             let stored = |part: &Stored| match forwards {
                 true => part.end,
-                false => part
-                    .value
-                    .ready
-                    .iter()
-                    .copied()
-                    .fold(f64::INFINITY, f64::min),
+                false => match part.value.made {
+                    Some(made) => made.begun,
+                    None => (part.value.ready.iter().copied()).fold(f64::INFINITY, f64::min),
+                },
             };
             let parts = last.into_iter().chain(parts);
             ready = parts.map(stored).fold(0.0, f64::max);
