@@ -112,6 +112,7 @@ pub(super) unsafe fn multiply(mut strip: Strip<'_>) {
 #[target_feature(enable = "avx512f")]
 unsafe fn multiply_panel(strip: Strip<'_>) {
     let is_split = strip.lhs.parts * strip.rhs.parts > 1;
+    let mut scratch = [0.0; BLOCK * BLOCK];
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
         let rows = BLOCK.min(strip.rows - first_row);
         let operands = [strip.lhs.starting_at(i), strip.rhs];
@@ -120,12 +121,12 @@ unsafe fn multiply_panel(strip: Strip<'_>) {
         // bits.
         if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
             // SAFETY: as the caller says.
-            unsafe { sum(out, strip.row_stride, operands, strip.accumulate) };
+            unsafe { sum(out, strip.row_stride, operands, strip.accumulate, None) };
             continue;
         }
-        let mut scratch = [0.0; BLOCK * BLOCK];
+        let soon = Some((out.as_ptr(), strip.row_stride));
         // SAFETY: as above.
-        unsafe { sum(&mut scratch, BLOCK, operands, false) };
+        unsafe { sum(&mut scratch, BLOCK, operands, false, soon) };
         for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
             let out = &mut out[row * strip.row_stride..][..strip.columns];
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -135,12 +136,19 @@ unsafe fn multiply_panel(strip: Strip<'_>) {
     }
 }
 
-/// One block of results: the product of the first panels of two operands, after what is there, to accumulate.
+/// One block of results: the product of the first panels of two operands, after what is there, to accumulate. Meanwhile
+/// the rows at `soon`, so far apart, are asked for: of the block below, unless given.
 ///
 /// # Safety
 ///
 /// The machine has AMX and the registers are configured whole.
-unsafe fn sum(out: &mut [f32], row_stride: usize, operands: [Slice<'_>; 2], accumulate: bool) {
+unsafe fn sum(
+    out: &mut [f32],
+    row_stride: usize,
+    operands: [Slice<'_>; 2],
+    accumulate: bool,
+    soon: Option<(*const f32, usize)>,
+) {
     let [lhs, rhs] = operands;
     assert!(out.len() >= (BLOCK - 1) * row_stride + BLOCK);
     assert!(lhs.len == rhs.len && lhs.len.is_multiple_of(BLOCK * TILE_WORDS));
@@ -149,13 +157,18 @@ unsafe fn sum(out: &mut [f32], row_stride: usize, operands: [Slice<'_>; 2], accu
         assert!(operand.part(0, operand.parts - 1).len() == operand.len);
     }
     let out = out.as_mut_ptr();
+    let below = (
+        out.wrapping_add(BLOCK * row_stride).cast_const(),
+        row_stride,
+    );
+    let soon = soon.unwrap_or(below);
     // SAFETY: of machine and registers the caller says so; the assertions are the rest of what `block` asks.
     unsafe {
         match (lhs.parts, rhs.parts) {
-            (1, 1) => block::<false, false>(out, row_stride, operands, accumulate),
-            (_, 1) => block::<true, false>(out, row_stride, operands, accumulate),
-            (1, _) => block::<false, true>(out, row_stride, operands, accumulate),
-            _ => block::<true, true>(out, row_stride, operands, accumulate),
+            (1, 1) => block::<false, false>(out, row_stride, operands, accumulate, soon),
+            (_, 1) => block::<true, false>(out, row_stride, operands, accumulate, soon),
+            (1, _) => block::<false, true>(out, row_stride, operands, accumulate, soon),
+            _ => block::<true, true>(out, row_stride, operands, accumulate, soon),
         }
     }
 }
@@ -205,6 +218,7 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
     row_stride: usize,
     operands: [Slice<'_>; 2],
     accumulate: bool,
+    (next, next_stride): (*const f32, usize),
 ) {
     let [lhs, rhs] = operands.map(|operand| operand.panels.as_ptr());
     let [left_bytes, right_bytes] = operands.map(|operand| operand.part_stride * size_of::<f32>());
@@ -278,10 +292,10 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             "prefetcht0 [{next}]",
             "prefetcht0 [{next} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
-            "prefetcht0 [{next} + {stride}]",
-            "prefetcht0 [{next} + {stride} + 64]",
+            "prefetcht0 [{next} + {next_stride}]",
+            "prefetcht0 [{next} + {next_stride} + 64]",
             "tdpbf16ps tmm2, tmm5, tmm6",
-            "lea {next}, [{next} + 2 * {stride}]",
+            "lea {next}, [{next} + 2 * {next_stride}]",
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {lhs}, 2048",
             "add {rhs}, 2048",
@@ -298,7 +312,8 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             out = in(reg) out,
             below = in(reg) out.wrapping_add(TILE * row_stride),
             stride = in(reg) row_stride * size_of::<f32>(),
-            next = inout(reg) out.wrapping_add(BLOCK * row_stride) => _,
+            next = inout(reg) next => _,
+            next_stride = in(reg) next_stride * size_of::<f32>(),
             lhs = inout(reg) lhs.wrapping_byte_add(last * left_bytes) => _,
             first_lhs = in(reg) lhs,
             left = in(reg) left_bytes,

@@ -58,6 +58,9 @@ impl Word<1> for Widened {
     }
 }
 
+/// Where the `bf16` is in the bits of an `f32`.
+const HIGH_HALF: u32 = 0xffff_0000;
+
 /// Eight bits each make the 24 of an `f32`.
 pub(super) const SPLIT_PARTS: usize = 3;
 
@@ -67,37 +70,31 @@ pub(super) const SPLIT_PARTS: usize = 3;
 /// same sign, so that no part overflows where the number does not.
 ///
 /// Infinity times a number has to be what it is without parts, but times a part that is 0 it would be NaN. So a part is
-/// 0 only of 0: one that would be, or that products take for it, is 2^-126 with the sign of the number. The parts of
-/// infinity are infinite.
+/// 0 only of 0 and of what products take for it: to what is left, 2^-126 with the sign of the number is added, of which
+/// larger parts keep nothing. The parts of infinity are infinite.
 pub(super) struct Split;
 
 impl Split {
+    /// The parts are the high halves; what is below them does not count.
     #[inline(always)]
     fn parts(x: f32) -> [u32; SPLIT_PARTS] {
-        const HIGH_HALF: u32 = 0xffff_0000;
         const SIGN: u32 = 0x8000_0000;
         const INFINITY: u32 = 0x7f80_0000;
         const LEAST_NORMAL: u32 = 0x0080_0000;
-        const QUIET: u32 = 0x0040_0000;
         let bits = x.to_bits();
-        let [sign, magnitude, high] = [bits & SIGN, bits & !SIGN, bits & HIGH_HALF];
-        let left = x - f32::from_bits(high);
-        let next = left.to_bits() & HIGH_HALF;
-        let last = (left - f32::from_bits(next)).to_bits();
-        let not_zero = |part: u32| match part & !SIGN < LEAST_NORMAL {
-            true => sign | LEAST_NORMAL,
-            false => part,
+        let exponent = bits & INFINITY;
+        let least = match exponent {
+            0 => 0.0,
+            _ => f32::from_bits(bits & SIGN | LEAST_NORMAL),
         };
-        let [next, last] = match magnitude < INFINITY {
-            true => [next, last].map(not_zero),
-            false => [high; 2],
+        // Nothing is taken from infinity, so that all of its parts are.
+        let cut = |x: f32| match exponent {
+            INFINITY => 0.0,
+            _ => f32::from_bits(x.to_bits() & HIGH_HALF),
         };
-        // The bits of a NaN that remain may be those of infinity: a quiet bit keeps it.
-        let first = if x.is_nan() { high | QUIET } else { high };
-        match magnitude < LEAST_NORMAL {
-            true => [0; SPLIT_PARTS],
-            false => [first, next, last],
-        }
+        let next = x - cut(x) + least;
+        let last = next - cut(next) + least;
+        [x, next, last].map(f32::to_bits)
     }
 }
 
@@ -108,7 +105,7 @@ impl Word<SPLIT_PARTS> for Split {
     #[inline(always)]
     fn join(first: f32, second: f32) -> [u32; SPLIT_PARTS] {
         let [first, second] = [first, second].map(Self::parts);
-        std::array::from_fn(|part| first[part] >> 16 | second[part] & 0xffff_0000)
+        std::array::from_fn(|part| first[part] >> 16 | second[part] & HIGH_HALF)
     }
 
     #[inline(always)]
