@@ -343,10 +343,12 @@ impl Block<'_> {
                 }
             }
             if waits {
-                let partial = (out.rows.registers * size.min(lane_tiles)) as f64;
-                let entry = self.account.born(partial, began + machine.matmul_latency);
-                self.account
-                    .used(entry, began + machine.matmul_latency, ended);
+                self.wait_for_sums(
+                    &out,
+                    size.min(lane_tiles),
+                    rounds,
+                    [began + machine.matmul_latency, ended],
+                );
             }
         }
         if let Some(own) = own {
@@ -355,6 +357,33 @@ impl Block<'_> {
         self.hold_from_use(&mut out, 1.0);
         self.results.push((self.turn, out.entries.clone()));
         out
+    }
+
+    /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
+    /// each register of them for its own, before for all.
+    fn wait_for_sums(
+        &mut self,
+        out: &Vector,
+        columns: usize,
+        rounds: f64,
+        [first, last]: [f64; 2],
+    ) {
+        let all = out.rows.registers;
+        if !self.machine.new_units() {
+            let entry = self.account.born((all * columns) as f64, first);
+            return self.account.used(entry, first, last);
+        }
+        let round = (last - first).max(0.0) / rounds;
+        let mut rows = 0;
+        for r in 0..out.rows.groups() {
+            rows += out.rows.size(r);
+            let passed = round * rows as f64 / all as f64;
+            let entry = self
+                .account
+                .born((out.rows.size(r) * columns) as f64, first + passed);
+            self.account
+                .used(entry, first + passed, last - (round - passed));
+        }
     }
 
     /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns
