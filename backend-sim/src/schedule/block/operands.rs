@@ -55,6 +55,10 @@ impl Block<'_> {
             let per = 8 * 32 / lhs.bits as usize;
             let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
+            if !bf16 && !exact && !self.machine.packs_weights() {
+                // What was packed leaves the cross-lane units as it entered.
+                self.hold_from_use(&mut lhs, PACK);
+            }
         }
         // Along the contraction, both at once, for the first columns of the result; then the others.
         let mut lhs = Operand::new(lhs, false, split(exact));

@@ -342,13 +342,11 @@ impl Block<'_> {
                         .for_each(|&part| self.account.used(part, span.start, span.end));
                 }
             }
+            let summed = [began + machine.matmul_latency, ended];
             if waits {
-                self.wait_for_sums(
-                    &out,
-                    size.min(lane_tiles),
-                    rounds,
-                    [began + machine.matmul_latency, ended],
-                );
+                self.wait_for_rounds(&out, size.min(lane_tiles), rounds, summed);
+            } else if p.transpose_lhs && bf16 && c == 0 {
+                self.wait_for_square(p, parts_of_k.min(units), summed);
             }
         }
         if let Some(own) = own {
@@ -361,7 +359,7 @@ impl Block<'_> {
 
     /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
     /// each register of them for its own, before for all.
-    fn wait_for_sums(
+    fn wait_for_rounds(
         &mut self,
         out: &Vector,
         columns: usize,
@@ -384,6 +382,17 @@ impl Block<'_> {
             self.account
                 .used(entry, first + passed, last - (round - passed));
         }
+    }
+
+    /// Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
+    /// the units take side by side: results of all but the last wait for those of the last, if other squares follow.
+    fn wait_for_square(&mut self, p: &Product, blocks: f64, [first, last]: [f64; 2]) {
+        if self.machine.new_units() || p.m <= SQUARE {
+            return;
+        }
+        let registers = (SQUARE / 8) as f64 * (blocks - 1.0);
+        let entry = self.account.born(registers, first);
+        self.account.used(entry, first, last);
     }
 
     /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns
@@ -449,6 +458,9 @@ const ACCUMULATED_ROWS: usize = 1024;
 /// it is 0.17 to 0.48 from the first result of a turn to the last exponential made of it. A fifth to a quarter is
 /// nearest to their cycles; to `fit.csv` they are alike, and 0 a little worse.
 const LOST_BESIDE: f64 = 0.2;
+
+/// Rows and columns of what is transposed at once.
+const SQUARE: usize = 128;
 
 /// Rows from which the accumulating units share a single column of blocks.
 const SPLIT_ROWS: usize = 128;
