@@ -160,11 +160,7 @@ fn products_of_few_blocks_wait_for_the_units_that_they_keep() {
 }
 
 /// A product whose left operand is transposed: what is loaded (`%x`) or what `made` makes of it.
-fn transposed(sizes: [usize; 3], operand: &str, made: &str) -> Module {
-    transposed_of("bf16", sizes, operand, made)
-}
-
-fn transposed_of(dtype: &str, [k, m, n]: [usize; 3], operand: &str, made: &str) -> Module {
+fn transposed(dtype: &str, [k, m, n]: [usize; 3], operand: &str, made: &str) -> Module {
     let [lhs, rhs, out] = [
         format!("{k}x{m}x{dtype}"),
         format!("{k}x{n}x{dtype}"),
@@ -199,7 +195,7 @@ fn what_a_product_waits_for_is_made_first() {
     %a = arith.truncf %s : vector<{wide}> to vector<{lhs}>
 "
     );
-    let [_, v5e, v5p, v6e, v7x] = cycles(&transposed([256, 1024, 256], "%a", &masked));
+    let [_, v5e, v5p, v6e, v7x] = cycles(&transposed("bf16", [256, 1024, 256], "%a", &masked));
     for (cycles, measured) in [(v5e, 1346.0), (v5p, 1395.0), (v6e, 588.0), (v7x, 584.0)] {
         assert!(
             (cycles / measured - 1.0_f64).abs() < 0.1,
@@ -212,7 +208,7 @@ fn what_a_product_waits_for_is_made_first() {
 fn a_sum_waits_for_the_results_of_its_own_rows() {
     // Two columns of sums over four blocks, two at a time: those of the first go as those of the second come. The
     // compiler spills 458 registers beyond the 64 of a v6e (libtpu 0.0.51).
-    let module = transposed([1024, 768, 512], "%x", "");
+    let module = transposed("bf16", [1024, 768, 512], "%x", "");
     let kernel = schedule(&module, &machine("v6e")).unwrap();
     let registers = kernel.registers();
     assert!((registers / 522.0 - 1.0).abs() < 0.15, "{registers}");
@@ -223,11 +219,11 @@ fn results_wait_for_what_is_still_transposed() {
     // Of four units that take a block of the contraction each, three wait. The compiler spills 131 registers beyond the
     // 64 of a v5 (libtpu 0.0.51). Packed, f32 takes no more registers than bf16; it spills 16.
     for target in ["v5e", "v5p"] {
-        let module = transposed([512, 512, 256], "%x", "");
-        let registers = |module: &Module| schedule(module, &machine(target)).unwrap().registers();
-        let bf16 = registers(&module);
+        let [bf16, packed] = ["bf16", "f32"].map(|dtype| {
+            let module = transposed(dtype, [512, 512, 256], "%x", "");
+            schedule(&module, &machine(target)).unwrap().registers()
+        });
         assert!((bf16 / 195.0 - 1.0).abs() < 0.15, "{target}: {bf16}");
-        let packed = registers(&transposed_of("f32", [512, 512, 256], "%x", ""));
         assert!(packed < bf16, "{target}: {packed} and {bf16}");
     }
 }
