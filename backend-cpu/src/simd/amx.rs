@@ -96,23 +96,23 @@ const WHOLE: Configuration = {
 pub(super) unsafe fn multiply(mut strip: Strip<'_>) {
     // SAFETY: the caller says that the machine has the instructions; the operand is a valid configuration.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &WHOLE, options(nostack, readonly)) };
+    let mut scratch = [0.0; BLOCK * BLOCK];
     for panel in 0..strip.right_panels(BLOCK) {
         // SAFETY: configured above.
-        unsafe { multiply_panel(strip.of_right_panel(panel, BLOCK)) };
+        unsafe { multiply_panel(strip.of_right_panel(panel, BLOCK), &mut scratch) };
     }
     // SAFETY: as for the configuration. Without it the system would save the registers at every switch of threads.
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
-/// Multiplies what has one right panel.
+/// Multiplies what has one right panel; `scratch` is for results that do not go to their place at once.
 ///
 /// # Safety
 ///
 /// [`is_available`] must have said so, and the registers are configured whole.
 #[target_feature(enable = "avx512f")]
-unsafe fn multiply_panel(strip: Strip<'_>) {
+unsafe fn multiply_panel(strip: Strip<'_>, scratch: &mut [f32; BLOCK * BLOCK]) {
     let is_split = strip.lhs.parts * strip.rhs.parts > 1;
-    let mut scratch = [0.0; BLOCK * BLOCK];
     for (i, first_row) in (0..strip.rows).step_by(BLOCK).enumerate() {
         let rows = BLOCK.min(strip.rows - first_row);
         let operands = [strip.lhs.starting_at(i), strip.rhs];
@@ -120,13 +120,15 @@ unsafe fn multiply_panel(strip: Strip<'_>) {
         // Small products come first: what is there is added to the sum of all of them, or it would cost them their last
         // bits.
         if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
+            let below = out.as_ptr().wrapping_add(BLOCK * strip.row_stride);
+            let soon = (below, strip.row_stride);
             // SAFETY: as the caller says.
-            unsafe { sum(out, strip.row_stride, operands, strip.accumulate, None) };
+            unsafe { sum(out, strip.row_stride, operands, strip.accumulate, soon) };
             continue;
         }
-        let soon = Some((out.as_ptr(), strip.row_stride));
+        let soon = (out.as_ptr(), strip.row_stride);
         // SAFETY: as above.
-        unsafe { sum(&mut scratch, BLOCK, operands, false, soon) };
+        unsafe { sum(scratch, BLOCK, operands, false, soon) };
         for (row, sums) in scratch.chunks_exact(BLOCK).enumerate().take(rows) {
             let out = &mut out[row * strip.row_stride..][..strip.columns];
             for (out, sum) in out.iter_mut().zip(sums) {
@@ -137,7 +139,7 @@ unsafe fn multiply_panel(strip: Strip<'_>) {
 }
 
 /// One block of results: the product of the first panels of two operands, after what is there, to accumulate. Meanwhile
-/// the rows at `soon`, so far apart, are asked for: of the block below, unless given.
+/// the rows at `soon`, so far apart, are asked for.
 ///
 /// # Safety
 ///
@@ -147,7 +149,7 @@ unsafe fn sum(
     row_stride: usize,
     operands: [Slice<'_>; 2],
     accumulate: bool,
-    soon: Option<(*const f32, usize)>,
+    soon: (*const f32, usize),
 ) {
     let [lhs, rhs] = operands;
     assert!(out.len() >= (BLOCK - 1) * row_stride + BLOCK);
@@ -157,11 +159,6 @@ unsafe fn sum(
         assert!(operand.part(0, operand.parts - 1).len() == operand.len);
     }
     let out = out.as_mut_ptr();
-    let below = (
-        out.wrapping_add(BLOCK * row_stride).cast_const(),
-        row_stride,
-    );
-    let soon = soon.unwrap_or(below);
     // SAFETY: of machine and registers the caller says so; the assertions are the rest of what `block` asks.
     unsafe {
         match (lhs.parts, rhs.parts) {
@@ -201,8 +198,8 @@ macro_rules! add_products {
 }
 
 /// One block of results over the whole depth of a left and a right panel, of which those that are `SPLIT_...` have
-/// parts. While products of first parts run, results of the block below are asked for, two rows in the time of a group,
-/// since no processor sees that far ahead; beyond the end that does nothing.
+/// parts. While products of first parts run, the rows at `next` are asked for, two in the time of a group, since no
+/// processor sees that far ahead; beyond the end that does nothing.
 ///
 /// The small products of parts come first, all of a group of words together: what is loaded meets all that it is
 /// multiplied by. Five products take six loads of operands so; in turn, each over the whole depth, they would take ten,

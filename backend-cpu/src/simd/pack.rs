@@ -316,6 +316,7 @@ impl<'a, W: Word<PARTS>, const PARTS: usize> View<'a, W, PARTS> {
             // Of words that are no multiple some of the last are copied twice.
             let first = first.min(words - WORDS_AT_ONCE);
             let depths = self.lanes_of_words::<WORDS_AT_ONCE>(&(0..lanes), first);
+            // A map of maps would stay a call.
             let mut in_groups = [[&[][..]; 2]; WORDS_AT_ONCE];
             for (in_groups, depths) in in_groups.iter_mut().zip(&depths) {
                 *in_groups = depths.map(|depth| depth.as_chunks::<LANES>().0);

@@ -175,6 +175,12 @@ impl Account {
             .fold(0.0, f64::max)
     }
 
+    /// So many registers are held from `first` to `last`.
+    pub(crate) fn held(&mut self, registers: f64, [first, last]: [f64; 2]) {
+        let entry = self.born(registers, first);
+        self.used(entry, first, last);
+    }
+
     /// Of a group that is not used yet all `registers` are held, from its first use on.
     pub(crate) fn held_whole(&mut self, entry: u32, registers: f64) {
         let entry = &mut self.entries[entry as usize];

@@ -37,8 +37,7 @@ impl Block<'_> {
             let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
             if columns > 1 || masked {
                 // What columns were combined to waits whole until a unit takes it.
-                let combined = self.account.born(n, start);
-                self.account.used(combined, across.start, across.end);
+                self.account.held(n, [start, across.end]);
             }
             let first = across.start + self.machine.reduce_latency;
             out.ready[group.index] = self

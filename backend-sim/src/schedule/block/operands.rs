@@ -84,9 +84,6 @@ impl Block<'_> {
     /// Makes the groups of what element-wise operations made in this block be there one after the other, columns in
     /// turn: the scheduler makes first what a product waits for.
     fn in_turn(&self, value: &mut Vector) {
-        if value.block != self.number || value.loads.is_some() {
-            return;
-        }
         let Some(made) = value.made else { return };
         let end = made.begun + self.rates.cycles(Unit::Valu, made.work);
         let end = value.ready.iter().copied().fold(0.0, f64::max).min(end);

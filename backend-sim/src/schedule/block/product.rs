@@ -191,6 +191,9 @@ impl Block<'_> {
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
         let waits = rounds > 1.0 && !accumulates;
+        // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
+        // the units take side by side: results of all but the last wait for those of the last, if other squares follow.
+        let squares_wait = p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE;
         let before = (self.results.iter()).rfind(|(turn, _)| turn + AHEAD <= self.turn);
         let room = before.map_or(0.0, |(_, entries)| self.account.dead(entries));
         let pace = match 2 * p.m > ACCUMULATED_ROWS {
@@ -345,8 +348,9 @@ impl Block<'_> {
             let summed = [began + machine.matmul_latency, ended];
             if waits {
                 self.wait_for_rounds(&out, size.min(lane_tiles), rounds, summed);
-            } else if p.transpose_lhs && bf16 && c == 0 {
-                self.wait_for_square(p, parts_of_k.min(units), summed);
+            } else if squares_wait && c == 0 {
+                let others = parts_of_k.min(units) - 1.0;
+                self.account.held((SQUARE / 8) as f64 * others, summed);
             }
         }
         if let Some(own) = own {
@@ -368,31 +372,16 @@ impl Block<'_> {
     ) {
         let all = out.rows.registers;
         if !self.machine.new_units() {
-            let entry = self.account.born((all * columns) as f64, first);
-            return self.account.used(entry, first, last);
+            return self.account.held((all * columns) as f64, [first, last]);
         }
         let round = (last - first).max(0.0) / rounds;
         let mut rows = 0;
         for r in 0..out.rows.groups() {
             rows += out.rows.size(r);
             let passed = round * rows as f64 / all as f64;
-            let entry = self
-                .account
-                .born((out.rows.size(r) * columns) as f64, first + passed);
-            self.account
-                .used(entry, first + passed, last - (round - passed));
+            let from_to = [first + passed, last - (round - passed)];
+            (self.account).held((out.rows.size(r) * columns) as f64, from_to);
         }
-    }
-
-    /// Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
-    /// the units take side by side: results of all but the last wait for those of the last, if other squares follow.
-    fn wait_for_square(&mut self, p: &Product, blocks: f64, [first, last]: [f64; 2]) {
-        if self.machine.new_units() || p.m <= SQUARE {
-            return;
-        }
-        let registers = (SQUARE / 8) as f64 * (blocks - 1.0);
-        let entry = self.account.born(registers, first);
-        self.account.used(entry, first, last);
     }
 
     /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns
