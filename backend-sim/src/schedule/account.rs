@@ -14,12 +14,14 @@ pub(crate) struct Account {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// Its registers.
+    size: f32,
+    /// Of these, so many are held.
     registers: f32,
-    /// All registers of what an element-wise operation made, of which fewer may be held; else 0.
-    whole: f32,
     /// So many of them at least are held if more than one operation reads them.
     shared: f32,
-    /// The operation that read it last.
+    /// The operation that made it, and the one that read it last.
+    maker: u32,
     reader: u32,
     /// Whether another did before.
     several: bool,
@@ -31,6 +33,8 @@ struct Entry {
     reads: u32,
     /// One of those in which others stand side by side.
     joined: bool,
+    /// What is made of it ends in several places.
+    outlasts: bool,
 }
 
 impl Entry {
@@ -62,14 +66,14 @@ impl Account {
         self.operation += 1;
     }
 
-    /// A group of registers written at `born`.
-    pub(crate) fn born(&mut self, registers: f64, born: f64) -> u32 {
-        self.push(registers, born, false)
+    /// A group of registers written at `born`, of which a part is held at a time.
+    pub(crate) fn born(&mut self, size: f64, part: f64, born: f64) -> u32 {
+        self.push(size, part, born, false)
     }
 
-    /// A group that is loaded from memory, or made of what lies there, just before its first use.
-    pub(crate) fn loaded(&mut self, registers: f64) -> u32 {
-        self.push(registers, 0.0, true)
+    /// The same of a group that is loaded from memory, or made of what lies there, just before its first use.
+    pub(crate) fn loaded(&mut self, size: f64, part: f64) -> u32 {
+        self.push(size, part, 0.0, true)
     }
 
     /// A group that is made when it is first used reads `operand` then.
@@ -92,17 +96,18 @@ impl Account {
 
     /// Groups side by side, which are held as long as any of them is needed, and no registers besides.
     pub(crate) fn joined(&mut self, parts: Vec<u32>) -> u32 {
-        let entry = self.push(0.0, 0.0, false);
+        let entry = self.push(0.0, 1.0, 0.0, false);
         self.entries[entry as usize].joined = true;
         self.joined.push((entry, parts));
         entry
     }
 
-    fn push(&mut self, registers: f64, born: f64, lazy: bool) -> u32 {
+    fn push(&mut self, size: f64, part: f64, born: f64, lazy: bool) -> u32 {
         self.entries.push(Entry {
-            registers: registers as f32,
-            whole: 0.0,
+            size: size as f32,
+            registers: (part * size) as f32,
             shared: 0.0,
+            maker: self.operation,
             reader: 0,
             several: false,
             born,
@@ -110,6 +115,7 @@ impl Account {
             lazy,
             reads: 0,
             joined: false,
+            outlasts: false,
         });
         self.entries.len() as u32 - 1
     }
@@ -140,18 +146,20 @@ impl Account {
         entry.reader = self.operation;
     }
 
-    /// The group is `whole` registers that an element-wise operation made. If more than one operation reads them, at
-    /// least `shared` are held.
-    pub(crate) fn computed(&mut self, entry: u32, whole: f64, shared: f64) {
-        let entry = &mut self.entries[entry as usize];
-        entry.whole = whole as f32;
-        entry.shared = shared as f32;
+    /// If more than one operation reads the group, at least so many of its registers are held.
+    pub(crate) fn shared(&mut self, entry: u32, registers: f64) {
+        self.entries[entry as usize].shared = registers as f32;
+    }
+
+    /// What is made of the group ends in several places: while one of them is worked off, it waits for the others.
+    pub(crate) fn outlasts(&mut self, entry: u32) {
+        self.entries[entry as usize].outlasts = true;
     }
 
     /// What reads the group is a wider value: each of its registers is read by several, so all are held.
     pub(crate) fn spread(&mut self, entry: u32) {
         let entry = &mut self.entries[entry as usize];
-        entry.registers = entry.registers.max(entry.whole);
+        entry.registers = entry.size;
     }
 
     /// The group is written no sooner than `at`.
@@ -177,14 +185,14 @@ impl Account {
 
     /// So many registers are held from `first` to `last`.
     pub(crate) fn held(&mut self, registers: f64, [first, last]: [f64; 2]) {
-        let entry = self.born(registers, first);
+        let entry = self.born(registers, 1.0, first);
         self.used(entry, first, last);
     }
 
-    /// Of a group that is not used yet all `registers` are held, from its first use on.
-    pub(crate) fn held_whole(&mut self, entry: u32, registers: f64) {
+    /// Of a group that is not used yet all registers are held, from its first use on.
+    pub(crate) fn held_whole(&mut self, entry: u32) {
         let entry = &mut self.entries[entry as usize];
-        entry.registers = registers as f32;
+        entry.registers = entry.size;
         entry.lazy = true;
     }
 
@@ -194,6 +202,33 @@ impl Account {
             .iter()
             .map(|&entry| self.entries[entry as usize].dies))
         .fold(0.0, f64::max)
+    }
+
+    /// The most registers that hold values at once where one operation follows the other, in the order of the program:
+    /// `each` for all registers of a group, or register by register, so that of groups that do not outlast what is made
+    /// of them only a part is held.
+    pub(crate) fn peak_in_order(&self, each: bool) -> f64 {
+        let used = self
+            .entries
+            .iter()
+            .filter(|entry| entry.reads > 0 || entry.outlasts);
+        let mut events: Vec<(u32, bool, f64)> = used
+            .flat_map(|entry| {
+                let held = match each || entry.outlasts {
+                    true => f64::from(entry.size),
+                    false => entry.held(),
+                };
+                // An operation writes to the registers that it is the last to read.
+                [(entry.reader, false, -held), (entry.maker, true, held)]
+            })
+            .collect();
+        events.sort_unstable_by_key(|&(operation, born, _)| (operation, born));
+        let mut live = 0.0;
+        let live = events.into_iter().map(|(_, _, change)| {
+            live += change;
+            live
+        });
+        live.fold(0.0, f64::max)
     }
 
     /// The most registers that hold values at once, of what is entered so far.
@@ -278,10 +313,10 @@ mod tests {
     #[test]
     fn late_groups_read_what_they_are_made_of_when_they_are_first_used() {
         let mut account = Account::default();
-        let [loaded, other] = [16.0, 8.0].map(|registers| account.loaded(registers));
-        let late = account.loaded(1.0);
+        let [loaded, other] = [16.0, 8.0].map(|registers| account.loaded(registers, 1.0));
+        let late = account.loaded(1.0, 1.0);
         account.reads_late(late, loaded);
-        let later = account.loaded(1.0);
+        let later = account.loaded(1.0, 1.0);
         account.reads_late(later, late);
         account.used(other, 0.0, 50.0);
         account.used(later, 100.0, 110.0);
@@ -297,8 +332,8 @@ mod tests {
     #[test]
     fn what_is_computed_waits_for_the_last_of_several_operations() {
         let mut account = Account::default();
-        let group = account.born(0.5, 0.0);
-        account.computed(group, 16.0, 4.0);
+        let group = account.born(16.0, 0.03125, 0.0);
+        account.shared(group, 4.0);
         for (start, peak) in [(10.0, 0.5), (20.0, 4.0)] {
             account.next_operation();
             account.used(group, start, start);
@@ -312,7 +347,7 @@ mod tests {
     #[test]
     fn what_is_loaded_for_one_operation_counts_half() {
         let mut account = Account::default();
-        let group = account.loaded(16.0);
+        let group = account.loaded(16.0, 1.0);
         account.used(group, 10.0, 20.0);
         assert_eq!(account.peak(), 8.0);
         account.used(group, 30.0, 30.0);

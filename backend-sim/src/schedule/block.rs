@@ -66,6 +66,8 @@ pub(crate) struct Block<'a> {
     rates: &'a Rates,
     /// The critical path of a block without products.
     critical: Option<f64>,
+    /// Whether it loads what it has stored.
+    chained: bool,
     /// Its number, by which values of other blocks are told apart.
     pub(crate) number: u32,
 }
@@ -87,6 +89,7 @@ impl<'a> Block<'a> {
             added: Vec::new(),
             rates: &machine.rates,
             critical: None,
+            chained: false,
             number,
         }
     }
@@ -124,6 +127,37 @@ impl<'a> Block<'a> {
             .map_or(end, |critical| end.min(self.timeline.fullest() + critical))
     }
 
+    /// Most registers that hold values at once.
+    ///
+    /// What has neither products nor operations across lanes the compiler leaves in the order of the program, or takes
+    /// from store to store, each with the chains of operations that it needs, if fewer registers hold values then.
+    /// Where a block loads what it has stored they are not fewer: its longest chain leads through memory, and would come
+    /// first.
+    pub(crate) fn registers(&mut self) -> f64 {
+        if self.is_plain() && self.timeline.taken(Unit::Xlu) == 0.0 {
+            return self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
+        }
+        self.settle_sums();
+        self.account.peak()
+    }
+
+    /// The block loads what it has stored.
+    pub(crate) fn loads_stored(&mut self) {
+        self.chained = true;
+    }
+
+    /// What is made of the value ends in several places.
+    pub(crate) fn outlasts(&mut self, value: &Vector) {
+        if let Some(loads) = &value.loads {
+            loads.borrow_mut().outlasts = true;
+        }
+        for group in value.groups() {
+            if let Some(entry) = self.entry(value, group.index) {
+                self.account.outlasts(entry);
+            }
+        }
+    }
+
     /// Goes on to an empty block after this one, in the same memory.
     pub(crate) fn next(&mut self) {
         self.begin(Width::Coarse, None);
@@ -133,6 +167,7 @@ impl<'a> Block<'a> {
         self.fed = [0.0; 2];
         self.held = self.machine.held_products(false, false);
         self.units.clear();
+        self.chained = false;
         self.sums_products = false;
         self.added.clear();
         self.number += 1;
@@ -164,7 +199,11 @@ impl<'a> Block<'a> {
                 let index = r * across + c;
                 let ready = loads.ready[index].unwrap_or_else(|| {
                     let registers = (value.rows.size(r) * value.columns.size(c)) as f64;
-                    loads.entries[index] = Some(self.account.loaded(registers));
+                    let entry = self.account.loaded(registers, 1.0);
+                    if loads.outlasts {
+                        self.account.outlasts(entry);
+                    }
+                    loads.entries[index] = Some(entry);
                     self.load(registers, loads.fetch)
                 });
                 loads.ready[index] = Some(ready);
@@ -259,7 +298,7 @@ impl<'a> Block<'a> {
     fn hold_from_use(&mut self, value: &mut Vector, part: f64) {
         value.block = self.number;
         value.entries = (value.groups())
-            .map(|group| self.account.loaded(part * group.registers()))
+            .map(|group| self.account.loaded(group.registers(), part))
             .collect();
     }
 
@@ -267,7 +306,7 @@ impl<'a> Block<'a> {
     pub(crate) fn hold_whole(&mut self, value: &Vector) {
         for group in value.groups() {
             if let Some(entry) = self.entry(value, group.index) {
-                self.account.held_whole(entry, group.registers());
+                self.account.held_whole(entry);
             }
         }
     }
@@ -278,7 +317,7 @@ impl<'a> Block<'a> {
         value.block = self.number;
         value.entries = value
             .groups()
-            .map(|group| (self.account).born(part * group.registers(), value.ready[group.index]))
+            .map(|group| (self.account).born(group.registers(), part, value.ready[group.index]))
             .collect();
     }
 
@@ -327,12 +366,19 @@ impl<'a> Block<'a> {
                 if input.registers() < out.registers() {
                     self.spread(input, group.row_range(), group.column_range());
                 }
+
                 match out.late {
                     Some(_) => {
                         self.made_of(group.index, input, group.row_range(), group.column_range())
                     }
                     None => self.group_used(input, &group, span, alike(input)),
                 }
+            }
+        }
+        for input in inputs {
+            if self.is_plain() && input.rows.registers < out.rows.registers {
+                // Every row needs it.
+                self.outlasts(input);
             }
         }
         let Machine {
@@ -349,9 +395,8 @@ impl<'a> Block<'a> {
             None => self.hold_part(&mut out, part),
         }
         for group in out.groups() {
-            let registers = group.registers();
             let entry = out.entries[group.index];
-            self.account.computed(entry, registers, shared * registers);
+            self.account.shared(entry, shared * group.registers());
         }
         out
     }

@@ -12,8 +12,28 @@ pub(crate) struct Usage {
     stored_only: Vec<bool>,
     transposed_lhs: Vec<bool>,
     waits_for_maximum: Vec<bool>,
+    ends: Vec<End>,
     /// For each product, whether its operands are stored transposed.
     products: FxHashMap<Op, [bool; 2]>,
+}
+
+/// Where what is made of a value ends, register by register: in stores, reductions, products, operations that hold
+/// others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum End {
+    Nowhere,
+    In(Op),
+    InSeveral,
+}
+
+impl End {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (end, Self::Nowhere) | (Self::Nowhere, end) => end,
+            (a, b) if a == b => a,
+            _ => Self::InSeveral,
+        }
+    }
 }
 
 /// What the name of an operation says of what it does with its operands.
@@ -46,17 +66,20 @@ impl Usage {
             stored_only: vec![true; count],
             transposed_lhs: vec![false; count],
             waits_for_maximum: vec![false; count],
+            ends: vec![End::Nowhere; count],
             products: FxHashMap::default(),
         };
         let mut numbers = FxHashMap::default();
         let mut work: Vec<Value> = Vec::new();
         let mut maxima: FxHashMap<Value, Value> = FxHashMap::default();
         let names: Vec<Name> = module.op_names().map(Name::of).collect();
+        let mut ops = Vec::new();
         module.walk(module.root(), &mut |op| {
             let operands = module.operands(op);
             if operands.is_empty() && module.regions(op).is_empty() {
                 return;
             }
+            ops.push(op);
             let name = names[module.op_name_number(op)];
             let product = name == Name::Product;
             let stores = name == Name::Store;
@@ -88,6 +111,21 @@ impl Usage {
                 work.extend(operands);
             }
         });
+        for op in ops.into_iter().rev() {
+            let results = module.results(op);
+            let ends = names[module.op_name_number(op)] != Name::Other
+                || results.is_empty()
+                || !module.regions(op).is_empty();
+            let end = match ends {
+                true => End::In(op),
+                false => (results.iter().map(|value| usage.ends[value.index()]))
+                    .fold(End::Nowhere, End::and),
+            };
+            for value in module.operands(op) {
+                let known = &mut usage.ends[value.index()];
+                *known = known.and(end);
+            }
+        }
         while let Some(value) = work.pop() {
             if std::mem::replace(&mut usage.live[value.index()], true) {
                 continue;
@@ -117,6 +155,11 @@ impl Usage {
     /// Whether its maximum has to be known before it is read for the last time.
     pub(crate) fn waits_for_maximum(&self, value: Value) -> bool {
         self.waits_for_maximum[value.index()]
+    }
+
+    /// Whether what is made of it, register by register, ends in several places.
+    pub(crate) fn has_several_ends(&self, value: Value) -> bool {
+        self.ends[value.index()] == End::InSeveral
     }
 
     /// Whether the operands of a product are stored transposed.

@@ -86,6 +86,8 @@ pub(crate) struct Fetch {
 pub(crate) struct Loads {
     /// What a register takes.
     pub(crate) fetch: Fetch,
+    /// Whether what is made of the value ends in several places.
+    pub(crate) outlasts: bool,
     /// The block that last used the value.
     pub(crate) block: u32,
     /// Cycle at which each group is there; none as long as it is not loaded.
@@ -162,6 +164,7 @@ impl Vector {
         let groups = self.ready.len();
         let loads = Loads {
             fetch,
+            outlasts: false,
             block: 0,
             ready: vec![None; groups],
             entries: vec![None; groups],

@@ -105,7 +105,7 @@ pub(super) struct Walk<'m> {
     stored: FxHashMap<usize, Vec<Stored>>,
     /// What loads find in registers, by their results, and what was stored there.
     passed_on: FxHashMap<ir::Value, ir::Value>,
-    loaded: FxHashMap<Loaded, Rc<Vector>>,
+    loaded: FxHashMap<Loaded, (ir::Value, Rc<Vector>)>,
     repeats: Repeats,
     turn: Turn,
     /// The operations that follow in the block.
@@ -357,20 +357,17 @@ impl<'m> Walk<'m> {
     /// The block so far, if it takes any cycles.
     fn region(&mut self) -> Option<Region> {
         let cycles = self.block.cycles();
-        self.block.settle_sums();
-        let Block {
-            timeline, account, ..
-        } = &mut self.block;
         if cycles <= 0.0 {
             return None;
         }
+        let registers = self.block.registers();
         Some(Region {
             times: 1.0,
             // Registers are assigned after the block is scheduled; stores and loads of what they do not hold find slots
             // free: fitted, they take no cycles.
             cycles,
-            slots: Unit::ALL.map(|unit| timeline.taken(unit)),
-            registers: account.peak(),
+            slots: Unit::ALL.map(|unit| self.block.timeline.taken(unit)),
+            registers,
         })
     }
 
@@ -457,7 +454,15 @@ impl<'m> Walk<'m> {
     }
 
     fn made(&mut self, value: ir::Value, vector: Vector) {
+        self.ends_of(value, &vector);
         self.know(value.index(), Known::Vector(Rc::new(vector)));
+    }
+
+    /// The block, if it is one without products, is told whether what is made of a value ends in several places.
+    fn ends_of(&mut self, value: ir::Value, vector: &Vector) {
+        if self.block.is_plain() && self.usage.has_several_ends(value) {
+            self.block.outlasts(vector);
+        }
     }
 
     /// Bits of an element; masks are kept per 32-bit element.

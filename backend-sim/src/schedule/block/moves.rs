@@ -362,7 +362,7 @@ impl Block<'_> {
             let c = input.columns.covering(c[0], c[1]).start;
             let entry = self.entry(input, r * all + c);
             out.entries
-                .push(entry.unwrap_or_else(|| self.account.born(0.0, 0.0)));
+                .push(entry.unwrap_or_else(|| self.account.born(0.0, 1.0, 0.0)));
         }
         out
     }
@@ -413,7 +413,7 @@ impl Block<'_> {
             }
             out.ready[group.index] = ready;
             let entry = match entries[..] {
-                [] => self.account.born(0.0, ready),
+                [] => self.account.born(0.0, 1.0, ready),
                 [entry] => entry,
                 _ => self.account.joined(entries),
             };

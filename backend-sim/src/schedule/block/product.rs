@@ -151,7 +151,7 @@ impl Block<'_> {
                 lhs_parts * lhs.registers() as f64,
                 (rhs_parts * weight_registers).max(machine.parts_of_square()),
             ]
-            .map(|registers| self.account.loaded(registers))
+            .map(|registers| self.account.loaded(registers, 1.0))
             .into(),
             false => Vec::new(),
         };

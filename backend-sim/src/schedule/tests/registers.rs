@@ -224,3 +224,46 @@ fn what_is_added_to_a_sum_waits_where_logits_are_summed_as_well() {
     let [logits, none] = [true, false].map(|logits| sums_of_exponentials("v5e", logits));
     assert!(logits < none + 32.0, "{logits} and {none}");
 }
+
+/// Slots on v4 for registers of blocks of 64 x 1024 elements, whose operations end with these.
+fn slots_of_chains(end: &str) -> f64 {
+    let all = "64x1024xf32";
+    let body = load("%x", 0, all)
+        + &format!(
+            "    %d = arith.mulf %x, %x : vector<{all}>\n    %e = math.exp2 %d : vector<{all}>\n    \
+             %f = arith.mulf %e, %d : vector<{all}>\n"
+        )
+        + end;
+    let machine = machine("v4");
+    let kernel = schedule(&probe(&[all; 3], &body), &machine).unwrap();
+    (kernel.registers() - machine.registers).max(0.0)
+}
+
+#[test]
+fn chains_of_operations_follow_register_by_register_to_one_store_but_not_to_several() {
+    let all = "64x1024xf32";
+    let to_one = store("%f", 2, all);
+    // libtpu has no slots for it, and 100 where %e, of 64 registers, is stored before %f.
+    assert_eq!(slots_of_chains(&to_one), 0.0);
+    let to_two = store("%e", 1, all) + &to_one;
+    let slots = slots_of_chains(&to_two);
+    assert!((90.0..=115.0).contains(&slots), "{slots}");
+}
+
+#[test]
+fn operations_between_what_is_stored_and_loaded_again_stay_in_their_order() {
+    let all = "64x1024xf32";
+    let sum = |before: &str, added: &str, after: &str| {
+        load(before, 1, all)
+            + &format!("    {after} = arith.addf {before}, {added} : vector<{all}>\n")
+            + &store(after, 1, all)
+    };
+    let more = format!(
+        "    %g = arith.mulf %s, %x : vector<{all}>\n    %h = math.exp2 %g : vector<{all}>\n    \
+         %i = arith.mulf %h, %g : vector<{all}>\n    %t = arith.addf %s, %i : vector<{all}>\n"
+    );
+    let twice = sum("%r", "%f", "%q") + &load("%s", 1, all) + &more + &store("%t", 1, all);
+    // libtpu: 169.
+    let slots = slots_of_chains(&twice);
+    assert!((150.0..=185.0).contains(&slots), "{slots}");
+}

@@ -154,7 +154,14 @@ impl<'m> Walk<'m> {
                 transposed: self.usage.transposed_lhs(result),
                 turn: self.turn_of_next(),
             });
-        if let Some(value) = part.as_ref().and_then(|part| self.loaded.get(part)) {
+        if let Some((first, value)) = part.as_ref().and_then(|part| self.loaded.get(part)) {
+            if self.block.is_plain() {
+                self.block.outlasts(value);
+                if bits < 32 {
+                    // It is unpacked once, too.
+                    self.repeats.same(result, *first);
+                }
+            }
             self.know(result.index(), Known::Vector(value.clone()));
             return;
         }
@@ -182,6 +189,7 @@ impl<'m> Walk<'m> {
                     }),
             });
             if let Some(mut value) = value {
+                self.block.loads_stored();
                 let stays = !self.forwarded[view.root];
                 if let Some(source) = source.filter(|_| !stays || self.machine.passes_on()) {
                     self.passed_on.insert(result, source);
@@ -234,8 +242,9 @@ impl<'m> Walk<'m> {
             first: false,
         };
         let value = Rc::new(out.in_memory(fetch));
+        self.ends_of(result, &value);
         if let Some(part) = part {
-            self.loaded.insert(part, value.clone());
+            self.loaded.insert(part, (result, value.clone()));
         }
         self.know(result.index(), Known::Vector(value));
     }

@@ -42,6 +42,11 @@ impl Repeats {
         self.writes = 0;
     }
 
+    /// A value is the same as one before it.
+    pub(super) fn same(&mut self, value: ir::Value, other: ir::Value) {
+        self.first[value.index()] = self.first[other.index()];
+    }
+
     /// Memory changes.
     pub(super) fn written(&mut self) {
         self.writes += 1;
