@@ -66,6 +66,8 @@ pub(crate) struct Block<'a> {
     rates: &'a Rates,
     /// The critical path of a block without products.
     critical: Option<f64>,
+    /// When the cross-lane units have taken the last register that is reduced.
+    reduced_until: f64,
     /// Whether it loads what it has stored.
     chained: bool,
     /// Its number, by which values of other blocks are told apart.
@@ -89,6 +91,7 @@ impl<'a> Block<'a> {
             added: Vec::new(),
             rates: &machine.rates,
             critical: None,
+            reduced_until: 0.0,
             chained: false,
             number,
         }
@@ -168,6 +171,7 @@ impl<'a> Block<'a> {
         self.held = self.machine.held_products(false, false);
         self.units.clear();
         self.chained = false;
+        self.reduced_until = 0.0;
         self.sums_products = false;
         self.added.clear();
         self.number += 1;

@@ -35,6 +35,7 @@ impl Block<'_> {
                 start = start.max(self.combine(input, &part, n * combines as f64).end);
             }
             let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
+            self.reduced_until = self.reduced_until.max(across.end);
             if columns > 1 || masked {
                 // What columns were combined to waits whole until a unit takes it.
                 self.account.held(n, [start, across.end]);
@@ -159,8 +160,10 @@ impl Block<'_> {
     /// When the cross-lane units have taken all so far, and `more` registers that will be reduced.
     pub(crate) fn reduced(&self, more: usize) -> f64 {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
-        let slots = self.timeline.taken(Unit::Xlu) + more as f64 * hold;
-        self.rates.cycles(Unit::Xlu, slots)
+        let more = more as f64 * hold;
+        let slots = self.timeline.taken(Unit::Xlu) + more;
+        let cycles = |slots| self.rates.cycles(Unit::Xlu, slots);
+        cycles(slots).max(self.reduced_until + cycles(more))
     }
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
