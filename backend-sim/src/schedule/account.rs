@@ -162,6 +162,12 @@ impl Account {
         entry.registers = entry.size;
     }
 
+    /// The group is passed on as it is read: so large a part of it is held.
+    pub(crate) fn passed_on(&mut self, entry: u32, part: f64) {
+        let entry = &mut self.entries[entry as usize];
+        entry.registers = entry.size * part as f32;
+    }
+
     /// The group is written no sooner than `at`.
     pub(crate) fn made_at(&mut self, entry: u32, at: f64) {
         let entry = &mut self.entries[entry as usize];

@@ -306,6 +306,10 @@ impl Block<'_> {
             }
         }
         self.hold(&mut out);
+        let is_result = |entry: &u32| (self.results.iter()).any(|(_, of)| of.contains(entry));
+        if value.entries.first().is_some_and(is_result) {
+            self.kept.extend(&out.entries);
+        }
         out
     }
 
