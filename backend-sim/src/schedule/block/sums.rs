@@ -25,10 +25,12 @@ impl Block<'_> {
 
     /// What is added to sums is held as long as it waits.
     pub(crate) fn settle_sums(&mut self) {
-        match self.sums_products {
-            false if !self.added.is_empty() => return self.pass_rows_on(),
-            true if self.machine.new_units() => {}
-            _ => return,
+        if self.added.is_empty() {
+            return;
+        }
+        self.pass_rows_on();
+        if !self.sums_products || !self.machine.new_units() {
+            return;
         }
         let end = self.timeline.end();
         for (i, entries) in self.added.iter().enumerate() {
@@ -38,8 +40,7 @@ impl Block<'_> {
         }
     }
 
-    /// Where scores are results of products as they come, all that is made of them, to the sums of their rows, follows
-    /// row by row.
+    /// All that is made of scores, to the sums of their rows, follows row by row.
     fn pass_rows_on(&mut self) {
         let results = self.results.iter().flat_map(|(_, entries)| entries);
         for &entry in results.chain(&self.kept) {
