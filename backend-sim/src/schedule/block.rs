@@ -4,8 +4,8 @@ mod late;
 mod moves;
 mod operands;
 mod product;
-mod sums;
 mod units;
+mod waits;
 
 use self::units::Units;
 use super::account::Account;
@@ -62,6 +62,8 @@ pub(crate) struct Block<'a> {
     operands: Vec<(usize, u32)>,
     /// Whether results of products are summed in memory.
     sums_products: bool,
+    /// Registers of selections that are made of no results of products, and their groups.
+    selected: Vec<(usize, Vec<u32>)>,
     /// Groups of what each sub-tile adds to sums in memory.
     added: Vec<Vec<u32>>,
     /// What it is placed with.
@@ -91,6 +93,7 @@ impl<'a> Block<'a> {
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
             sums_products: false,
+            selected: Vec::new(),
             added: Vec::new(),
             rates: &machine.rates,
             critical: None,
@@ -143,7 +146,7 @@ impl<'a> Block<'a> {
         if self.is_plain() && self.timeline.taken(Unit::Xlu) == 0.0 {
             return self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
         }
-        self.settle_sums();
+        self.settle_waits();
         self.account.peak()
     }
 
@@ -177,6 +180,7 @@ impl<'a> Block<'a> {
         self.chained = false;
         self.reduced_until = 0.0;
         self.sums_products = false;
+        self.selected.clear();
         self.added.clear();
         self.number += 1;
     }

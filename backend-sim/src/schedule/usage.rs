@@ -13,6 +13,7 @@ pub(crate) struct Usage {
     transposed_lhs: Vec<bool>,
     waits_for_maximum: Vec<bool>,
     ends: Vec<End>,
+    of_products: Vec<bool>,
     /// For each product, whether its operands are stored transposed.
     products: FxHashMap<Op, [bool; 2]>,
 }
@@ -67,6 +68,7 @@ impl Usage {
             transposed_lhs: vec![false; count],
             waits_for_maximum: vec![false; count],
             ends: vec![End::Nowhere; count],
+            of_products: vec![false; count],
             products: FxHashMap::default(),
         };
         let mut numbers = FxHashMap::default();
@@ -91,6 +93,11 @@ impl Usage {
                 let transposed = transposed(module, op, &mut numbers);
                 usage.products.insert(op, transposed);
                 usage.transposed_lhs[operands[0].index()] |= transposed[0];
+            }
+            let of_products =
+                product || (operands.iter()).any(|value| usage.of_products[value.index()]);
+            for value in module.results(op) {
+                usage.of_products[value.index()] |= of_products;
             }
             if name == Name::Reduction && is_maximum(module, op) {
                 maxima.insert(operands[0], module.results(op)[0]);
@@ -155,6 +162,11 @@ impl Usage {
     /// Whether its maximum has to be known before it is read for the last time.
     pub(crate) fn waits_for_maximum(&self, value: Value) -> bool {
         self.waits_for_maximum[value.index()]
+    }
+
+    /// Whether it is made of results of products, but for those that went through memory.
+    pub(crate) fn is_of_products(&self, value: Value) -> bool {
+        self.of_products[value.index()]
     }
 
     /// Whether what is made of it, register by register, ends in several places.

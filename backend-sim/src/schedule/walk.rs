@@ -525,6 +525,9 @@ impl<'m> Walk<'m> {
         if self.usage.waits_for_maximum(result) {
             self.block.hold_whole(&out);
         }
+        if self.module.op_name(op) == "arith.select" && !self.usage.is_of_products(result) {
+            self.block.selects(&out);
+        }
         self.set(op, out);
     }
 }

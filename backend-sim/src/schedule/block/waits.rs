@@ -1,5 +1,6 @@
-//! What is added to sums in memory, and waits for it.
+//! What waits in registers: what is added to sums in memory, scores that are worked off, selections of labels.
 
+use super::super::unit::Unit;
 use super::super::vector::Vector;
 use super::Block;
 
@@ -10,6 +11,9 @@ const SUB_TILES_THAT_WAIT: usize = 2;
 /// Part of scores that are worked off row by row which is held between their first use and their last. The compiler lists
 /// these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
 const ROW_BY_ROW: f64 = 0.5;
+
+/// Registers of a selection that wait for exponentials. Of 32 to 128 best on `fit.csv`; in an order of v6e it is 47.
+const SELECTED_AHEAD: f64 = 64.0;
 
 impl Block<'_> {
     /// Results of products are summed in memory.
@@ -23,8 +27,36 @@ impl Block<'_> {
         self.added.push(entries);
     }
 
+    /// The value is selected, and not of results of products.
+    pub(crate) fn selects(&mut self, value: &Vector) {
+        if self.machine.selects_ahead() && value.late.is_none() {
+            let entries = self.entries(value, [0, value.rows.registers]);
+            self.selected.push((value.registers(), entries));
+        }
+    }
+
+    /// What waits is held as long as it does.
+    pub(crate) fn settle_waits(&mut self) {
+        self.settle_selected();
+        self.settle_sums();
+    }
+
+    /// Selections wait for exponentials.
+    fn settle_selected(&mut self) {
+        if self.timeline.taken(Unit::Eup) == 0.0 {
+            return;
+        }
+        for (registers, entries) in &self.selected {
+            let part = SELECTED_AHEAD / *registers as f64;
+            let part = part.clamp(self.machine.temporaries, 1.0);
+            for &entry in entries {
+                self.account.passed_on(entry, part);
+            }
+        }
+    }
+
     /// What is added to sums is held as long as it waits.
-    pub(crate) fn settle_sums(&mut self) {
+    fn settle_sums(&mut self) {
         if self.added.is_empty() {
             return;
         }
