@@ -138,12 +138,13 @@ impl<'a> Block<'a> {
 
     /// Most registers that hold values at once.
     ///
-    /// What has neither products nor operations across lanes the compiler leaves in the order of the program, or takes
-    /// from store to store, each with the chains of operations that it needs, if fewer registers hold values then.
+    /// What has no products and little for the cross-lane units the compiler leaves in the order of the program, or
+    /// takes from store to store, each with the chains of operations that it needs, if fewer registers hold values then.
     /// Where a block loads what it has stored they are not fewer: its longest chain leads through memory, and would come
     /// first.
     pub(crate) fn registers(&mut self) -> f64 {
-        if self.is_plain() && self.timeline.taken(Unit::Xlu) == 0.0 {
+        let [xlu, valu] = [Unit::Xlu, Unit::Valu].map(|unit| self.timeline.taken(unit));
+        if self.is_plain() && (xlu == 0.0 || self.chained && xlu < valu) {
             return self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
         }
         self.settle_waits();
