@@ -176,12 +176,6 @@ impl Machine {
         self.target.generation == Generation::V4
     }
 
-    /// Whether selections that need no scores are made while products of these are, as far as the vector unit is free, and
-    /// wait (orders of deltas on v6e). On v7x kernels of `fit.csv` are as near with it as without.
-    pub fn selects_ahead(&self) -> bool {
-        self.target.generation == Generation::V6e
-    }
-
     /// Registers beyond those that hold values at once, in the order of the program, that a block without products has
     /// slots for. 16 are what the assignment of registers takes in the median of kernels; from v5 on, where bundles have
     /// four vector operations instead of two, they leave that order and make up for it. Of 0 to 20 best on `fit.csv`.

@@ -12,8 +12,9 @@ const SUB_TILES_THAT_WAIT: usize = 2;
 /// these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
 const ROW_BY_ROW: f64 = 0.5;
 
-/// Registers of a selection that wait for exponentials. Of 32 to 128 best on `fit.csv`; in an order of v6e it is 47.
-const SELECTED_AHEAD: f64 = 64.0;
+/// Registers of a selection that wait for exponentials: 45 and 47 in orders of deltas on v7x and v6e. Spill slots of
+/// `fit.csv` are alike from 32 to 64.
+const SELECTED_AHEAD: f64 = 48.0;
 
 impl Block<'_> {
     /// Results of products are summed in memory.
@@ -27,9 +28,10 @@ impl Block<'_> {
         self.added.push(entries);
     }
 
-    /// The value is selected, and not of results of products.
+    /// The value is selected, and not of results of products: from v6e on it is made while these are, as far as the vector
+    /// unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
-        if self.machine.selects_ahead() && value.late.is_none() {
+        if self.machine.new_units() && value.late.is_none() {
             let entries = self.entries(value, [0, value.rows.registers]);
             self.selected.push((value.registers(), entries));
         }
