@@ -163,6 +163,81 @@ fn what_is_transposed_after_all_reductions_waits_in_registers_also_by_way_of_scr
 }
 
 #[test]
+fn what_is_transposed_enters_after_the_last_register_that_is_reduced() {
+    let (all, column, rows) = ("512x128xf32", "512x1xf32", "512xf32");
+    let reduced = |name: &str, kind: &str, of: &str| {
+        format!(
+            "    {name}r = vector.multi_reduction <{kind}>, {of}, %cst [1] : vector<{all}> to vector<{rows}>\n    \
+             {name}c = vector.shape_cast {name}r : vector<{rows}> to vector<{column}>\n    \
+             {name} = vector.broadcast {name}c : vector<{column}> to vector<{all}>\n"
+        )
+    };
+    let mut body = format!("    %cst = arith.constant dense<0.000000e+00> : vector<{rows}>\n");
+    body += &(load("%x", 0, all) + &load("%y", 1, all) + &reduced("%m", "maximumf", "%x"));
+    body += &format!(
+        "    %d = arith.subf %x, %m : vector<{all}>\n    %e = math.exp %d : vector<{all}>\n    \
+         %f = arith.mulf %y, %e : vector<{all}>\n"
+    );
+    body += &reduced("%s", "add", "%f");
+    body += &format!(
+        "    %l = math.log %s : vector<{all}>\n    %o = arith.addf %m, %l : vector<{all}>\n"
+    );
+    let square = "128x128xf32";
+    for i in 0..4 {
+        body += &format!(
+            "    %p{i} = vector.extract_strided_slice %o offsets = [{}, 0], sizes = [128, 128], strides = [1, 1] : \
+             vector<{all}> to vector<{square}>\n    \
+             %t{i} = tpu.transpose %p{i}, [1, 0] : vector<{square}> -> vector<{square}>\n",
+            128 * i
+        );
+        body += &store(&format!("%t{i}"), 2 + i, square);
+    }
+    body += &(load("%k", 6, all) + &reduced("%n", "add", "%k") + &store("%n", 6, all));
+    let arguments = [all, all, square, square, square, square, all];
+    let kernel = schedule(&probe(&arguments, &body), &machine("v7x")).unwrap();
+    let registers = kernel.registers();
+    // Maxima and logarithms, 64 registers of each, wait for the first transposition.
+    assert!((112.0..=136.0).contains(&registers), "{registers}");
+}
+
+#[test]
+fn selections_of_labels_wait_for_exponentials_from_v6e_on() {
+    let (x, w, all) = ("128x1024xbf16", "1024x512xbf16", "128x512xf32");
+    let (labels, squares) = ("128x512xi32", ["vector<128x128xi32>"; 4].join(", "));
+    let held = |target: &str, subtracted: &str| {
+        let body = load("%x", 0, x)
+            + &load("%w", 1, w)
+            + &load("%g", 2, "1x128xi32")
+            + &format!(
+                "    %b = vector.broadcast %g : vector<1x128xi32> to vector<128x128xi32>\n    \
+                 %i = tpu.iota {{dimensions = array<i32: 1>}} : vector<{labels}>\n    %t = tpu.transpose %b, [1, 0] : vector<128x128xi32> -> vector<128x128xi32>\n    \
+                 %l = tpu.concatenate %t, %t, %t, %t in 1 : {squares} -> vector<{labels}>\n    \
+                 %z = arith.constant dense<0.000000e+00> : vector<{all}>\n    \
+                 %one = arith.constant dense<1.000000e+00> : vector<{all}>\n    \
+                 %s = tpu.matmul %x, %w, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+                 [0, 0, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{x}>, vector<{w}>, vector<{all}> -> \
+                 vector<{all}>\n    \
+                 %c = arith.cmpi eq, %i, %l : vector<{labels}>\n    \
+                 %h = arith.select %c, %one, %z : vector<128x512xi1>, vector<{all}>\n    \
+                 %e = math.exp %s : vector<{all}>\n    %d = arith.subf %e, {subtracted} : vector<{all}>\n"
+            )
+            + &store("%d", 3, all);
+        let module = probe(&[x, w, "1x128xi32", all], &body);
+        schedule(&module, &machine(target)).unwrap().registers()
+    };
+    // Of 64 registers of selections. 16 of labels are held in any case.
+    for (target, waits) in [
+        ("v5e", 0.0..=24.0),
+        ("v6e", 40.0..=64.0),
+        ("v7x", 40.0..=64.0),
+    ] {
+        let [selected, constant] = ["%h", "%one"].map(|value| held(target, value));
+        let more = selected - constant;
+        assert!(waits.contains(&more), "{target}: {selected} and {constant}");
+    }
+}
+
+#[test]
 fn a_block_without_products_loads_a_part_of_memory_once() {
     let shape = "256x128xf32";
     let again = |argument: usize| {
