@@ -379,7 +379,6 @@ impl<'a> Block<'a> {
                 if input.registers() < out.registers() {
                     self.spread(input, group.row_range(), group.column_range());
                 }
-
                 match out.late {
                     Some(_) => {
                         self.made_of(group.index, input, group.row_range(), group.column_range())

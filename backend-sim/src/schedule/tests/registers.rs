@@ -254,6 +254,26 @@ fn a_block_without_products_loads_a_part_of_memory_once() {
     assert_eq!([0, 1].map(again), [32.0, 64.0]);
 }
 
+#[test]
+fn what_a_block_without_products_loads_once_is_unpacked_once() {
+    let (packed, shape) = ("256x128xbf16", "256x128xf32");
+    let again = |argument: usize| {
+        let widened = |name: &str, of: &str| {
+            format!("    {name} = arith.extf {of} : vector<{packed}> to vector<{shape}>\n")
+        };
+        let body = load("%a", 0, packed)
+            + &widened("%b", "%a")
+            + &store("%b", 2, shape)
+            + &load("%c", argument, packed)
+            + &widened("%d", "%c")
+            + &store("%d", 3, shape);
+        let module = probe(&[packed, packed, shape, shape], &body);
+        let kernel = schedule(&module, &machine("v5e")).unwrap();
+        kernel.kinds[0].schedule.slots(Unit::Valu)
+    };
+    assert_eq!([0, 1].map(again), [32.0, 64.0]);
+}
+
 /// Registers of a step that sums exponentials of four products of 256 columns; `logits` of them are summed in memory
 /// before.
 fn sums_of_exponentials(target: &str, logits: bool) -> f64 {
@@ -298,6 +318,32 @@ fn what_is_added_to_a_sum_waits_where_logits_are_summed_as_well() {
     }
     let [logits, none] = [true, false].map(|logits| sums_of_exponentials("v5e", logits));
     assert!(logits < none + 32.0, "{logits} and {none}");
+}
+
+#[test]
+fn half_of_scores_is_held_that_are_worked_off_row_by_row() {
+    let types = product_types(256, 512, 128);
+    let [lhs, rhs, out] = &types;
+    // Exponentials of 32 registers of scores less the sum of their row.
+    let held = |sum: &str| {
+        let body = operands(&types)
+            + &product("%p", 0, &types)
+            + &format!(
+                "    %zeros = arith.constant dense<0.000000e+00> : vector<256xf32>\n    \
+                 %r = vector.multi_reduction <add>, %p, %zeros [1] : vector<{out}> to vector<256xf32>\n    \
+                 %c = vector.shape_cast %r : vector<256xf32> to vector<256x1xf32>\n    \
+                 %m = vector.broadcast %c : vector<256x1xf32> to vector<{out}>\n    \
+                 %x = arith.subf %p, %m : vector<{out}>\n    %e = math.exp %x : vector<{out}>\n"
+            )
+            + &load("%s", 2, out)
+            + &format!("    %n = {sum} %s, %e : vector<{out}>\n")
+            + &store("%n", 2, out);
+        let kernel = schedule(&probe(&[lhs, rhs, out], &body), &machine("v5e")).unwrap();
+        kernel.registers()
+    };
+    // What is added to a sum in memory is of rows of scores, what is multiplied with it need not be.
+    let [added, multiplied] = ["arith.addf", "arith.mulf"].map(held);
+    assert!(added <= multiplied - 8.0, "{added} and {multiplied}");
 }
 
 /// Slots on v4 for registers of blocks of 64 x 1024 elements, whose operations end with these.
