@@ -58,9 +58,9 @@ fn schedules_of_large_kernels_are_near_the_compilers() {
             (0.75..1.15).contains(&cycles),
             "{line}: {cycles:.3} of the cycles"
         );
-        // The least are lazy forward passes over several hidden blocks on v6e: of 3.5 MiB of spills 1.6 MiB are
-        // predicted.
-        assert!((0.8..1.2).contains(&used), "{line}: {used:.3} of the bytes");
+        // The least are lazy forward passes over several hidden blocks on v6e, where exponentials of more than two
+        // sub-tiles wait for their sum.
+        assert!((0.9..1.1).contains(&used), "{line}: {used:.3} of the bytes");
         error += (cycles - 1.0).abs() / lines.len() as f64;
     }
     assert!(error < 0.05, "mean error of the cycles: {error:.3}");
