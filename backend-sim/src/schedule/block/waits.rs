@@ -43,17 +43,20 @@ impl Block<'_> {
         self.settle_sums();
     }
 
-    /// Selections wait for exponentials.
+    /// Selections wait for exponentials, each from when those before it have met theirs.
     fn settle_selected(&mut self) {
         if self.timeline.taken(Unit::Eup) == 0.0 {
             return;
         }
+        let mut before = 0.0;
         for (registers, entries) in &self.selected {
             let part = SELECTED_AHEAD / *registers as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
             for &entry in entries {
                 self.account.passed_on(entry, part);
+                self.account.made_at(entry, before);
             }
+            before = self.account.dead(entries);
         }
     }
 
