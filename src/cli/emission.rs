@@ -28,7 +28,7 @@ use super::args::{Op, OwnBlocks, Pass, ProblemArgs, ScheduleArgs};
 use super::error::CliError;
 use super::gmm;
 use super::logits::given_blocks;
-use super::report::{backward_text, forward_text, space};
+use super::report::{backward_text, bytes_of, forward_text, space};
 use super::scalars;
 
 /// What the blocks are chosen for.
@@ -80,7 +80,7 @@ impl<P: OnHead> Emission<P> {
                 Ok::<_, CliError>((request, space))
             },
             target,
-            wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10),
+            bytes_of(wanted.vmem_limit_kib),
         )?;
         let fits = row.report.verdict == Verdict::Fits;
         Ok(Self {
@@ -298,7 +298,7 @@ impl Choices<'_> {
 
     fn of_logits(&self, problem: &LogitsOp) -> Result<OpEmission, CliError> {
         let given = given_blocks(&self.args.schedule, Some(self.target))?;
-        let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let limit_bytes = bytes_of(self.vmem_limit_kib);
         let logits::Choice {
             schedule,
             vmem_limit_bytes,
@@ -327,7 +327,7 @@ impl Choices<'_> {
 impl Choices<'_> {
     /// The blocks of the products.
     fn of_experts(&self, problem: GroupedMatmul) -> Result<OpEmission, CliError> {
-        let limit_bytes = self.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let limit_bytes = bytes_of(self.vmem_limit_kib);
         let pass = self.args.schedule.pass;
         let experts::Choice {
             schedule,

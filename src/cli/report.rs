@@ -20,6 +20,11 @@ use super::error::CliError;
 use super::output::print;
 use super::sizes::OfSizes;
 
+/// A VMEM limit in bytes.
+pub(crate) fn bytes_of(vmem_limit_kib: Option<u32>) -> Option<u64> {
+    vmem_limit_kib.map(|kib| u64::from(kib) << 10)
+}
+
 /// A request for `problem`, that of `args`, on `target`.
 pub(crate) fn request<P: Problem>(
     problem: P,
@@ -27,7 +32,7 @@ pub(crate) fn request<P: Problem>(
     target: &'static Target,
     vmem_limit_kib: Option<u32>,
 ) -> Result<Request<P>, CliError> {
-    let limit_bytes = vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+    let limit_bytes = bytes_of(vmem_limit_kib);
     let chips = args.chips as usize;
     let request = Request::new(problem, target, chips, limit_bytes).map_err(CliError::invalid)?;
     let request = request.products(args.f32_products.into());

@@ -26,8 +26,8 @@ use super::file::Output;
 use super::given::Given;
 use super::output::{print, print_json};
 use super::report::{
-    assumptions, blocks_text, count_text, headline, outcome, print_assumptions, request, row_text,
-    space, strategies, time_text,
+    assumptions, blocks_text, bytes_of, count_text, headline, outcome, print_assumptions, request,
+    row_text, space, strategies, time_text,
 };
 use super::sizes::OfSizes;
 use tables::Shown;
@@ -125,7 +125,7 @@ impl FromArgMatches for OptionalProblem {
 pub(crate) fn run(args: &Args) -> Result<Outcome, CliError> {
     let trace = args.trace.as_deref().map(Output::new).transpose()?;
     if let Some(path) = &args.mosaic {
-        let limit_bytes = args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let limit_bytes = bytes_of(args.vmem_limit_kib);
         let scalars = args.scalars.as_deref();
         let simulation = mosaic::Simulation::new(path, scalars, args.target, limit_bytes)?;
         write_trace(trace.as_ref(), args.target, || simulation.trace())?;

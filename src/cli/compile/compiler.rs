@@ -17,6 +17,7 @@ use crate::cli::Outcome;
 use crate::cli::emission::OpEmission;
 use crate::cli::error::CliError;
 use crate::cli::output::print_json;
+use crate::cli::report::bytes_of;
 use crate::cli::tpu::cannot_load;
 use crate::cli::worker::{Ended, in_worker};
 
@@ -235,7 +236,7 @@ impl Job<'_> {
     /// The limit that is in force: a kernel's own, or that of the options or the target. One above what
     /// there is acts as what there is.
     fn vmem_limit_bytes(&self, own: Option<u64>) -> u64 {
-        let given = self.args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let given = bytes_of(self.args.vmem_limit_kib);
         let default = self.args.target.default_vmem_limit_bytes.value;
         let limit = own.or(given).unwrap_or(default);
         limit.min(self.usable_bytes())

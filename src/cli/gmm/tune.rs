@@ -12,7 +12,7 @@ use crate::cli::Outcome;
 use crate::cli::args::ProblemArgs;
 use crate::cli::error::CliError;
 use crate::cli::output::{number, print, print_json, print_table, table};
-use crate::cli::report::{outcome, print_assumptions, range_json, time_text};
+use crate::cli::report::{bytes_of, outcome, print_assumptions, range_json, time_text};
 
 /// What is asked for.
 pub(crate) struct Wanted<'a> {
@@ -39,7 +39,7 @@ pub(crate) fn tune(wanted: &Wanted<'_>) -> Result<Outcome, CliError> {
     let schedule = &wanted.problem.schedule;
     let given = given(schedule)?;
     let mut ranked = Vec::new();
-    let limit_bytes = wanted.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+    let limit_bytes = bytes_of(wanted.vmem_limit_kib);
     for &target in wanted.targets {
         let request = request(wanted.problem, target, limit_bytes)?;
         for &product in products(schedule.pass.into()) {

@@ -11,7 +11,7 @@ use crate::cli::args::ProblemArgs;
 use crate::cli::error::CliError;
 use crate::cli::gmm;
 use crate::cli::output::print;
-use crate::cli::report::{count_text, expected_error_json, print_assumptions, time_text};
+use crate::cli::report::{bytes_of, count_text, expected_error_json, print_assumptions, time_text};
 
 /// The op and everything that is known about it.
 pub(super) struct Simulation {
@@ -27,7 +27,7 @@ impl Simulation {
     /// # Errors
     /// A shape or blocks that are refused.
     pub(super) fn new(problem: &ProblemArgs, args: &Args) -> Result<Self, CliError> {
-        let given = args.vmem_limit_kib.map(|kib| u64::from(kib) << 10);
+        let given = bytes_of(args.vmem_limit_kib);
         let limit_bytes = given.unwrap_or(args.target.default_vmem_limit_bytes.value);
         let request = gmm::request(problem, args.target, Some(limit_bytes))?;
         let passes = problem.schedule.pass.into();
