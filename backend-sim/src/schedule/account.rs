@@ -158,12 +158,11 @@ impl Account {
 
     /// What reads the group is a wider value: each of its registers is read by several, so all are held.
     pub(crate) fn spread(&mut self, entry: u32) {
-        let entry = &mut self.entries[entry as usize];
-        entry.registers = entry.size;
+        self.held_in_part(entry, 1.0);
     }
 
-    /// The group is passed on as it is read: so large a part of it is held.
-    pub(crate) fn passed_on(&mut self, entry: u32, part: f64) {
+    /// Of the registers of the group so large a part is held.
+    pub(crate) fn held_in_part(&mut self, entry: u32, part: f64) {
         let entry = &mut self.entries[entry as usize];
         entry.registers = entry.size * part as f32;
     }
@@ -197,9 +196,8 @@ impl Account {
 
     /// Of a group that is not used yet all registers are held, from its first use on.
     pub(crate) fn held_whole(&mut self, entry: u32) {
-        let entry = &mut self.entries[entry as usize];
-        entry.registers = entry.size;
-        entry.lazy = true;
+        self.held_in_part(entry, 1.0);
+        self.entries[entry as usize].lazy = true;
     }
 
     /// When the last of these is read, as far as is known.

@@ -62,8 +62,8 @@ pub(crate) struct Block<'a> {
     operands: Vec<(usize, u32)>,
     /// Whether results of products are summed in memory.
     sums_products: bool,
-    /// Registers of selections that are made of no results of products, and their groups.
-    selected: Vec<(usize, Vec<u32>)>,
+    /// Groups of selections that are made of no results of products, and the part of them that waits for exponentials.
+    selected: Vec<(f64, Vec<u32>)>,
     /// Groups of what each sub-tile adds to sums in memory.
     added: Vec<Vec<u32>>,
     /// What it is placed with.
@@ -156,15 +156,16 @@ impl<'a> Block<'a> {
         self.chained = true;
     }
 
-    /// What is made of the value ends in several places.
+    /// What is made of the value ends in several places, which counts in blocks without products.
     pub(crate) fn outlasts(&mut self, value: &Vector) {
+        if !self.is_plain() {
+            return;
+        }
         if let Some(loads) = &value.loads {
             loads.borrow_mut().outlasts = true;
         }
-        for group in value.groups() {
-            if let Some(entry) = self.entry(value, group.index) {
-                self.account.outlasts(entry);
-            }
+        for entry in self.all_entries(value) {
+            self.account.outlasts(entry);
         }
     }
 
@@ -317,10 +318,8 @@ impl<'a> Block<'a> {
 
     /// All of a value that was just made is held, from its first use to its last.
     pub(crate) fn hold_whole(&mut self, value: &Vector) {
-        for group in value.groups() {
-            if let Some(entry) = self.entry(value, group.index) {
-                self.account.held_whole(entry);
-            }
+        for entry in self.all_entries(value) {
+            self.account.held_whole(entry);
         }
     }
 
@@ -388,7 +387,7 @@ impl<'a> Block<'a> {
             }
         }
         for input in inputs {
-            if self.is_plain() && input.rows.registers < out.rows.registers {
+            if input.rows.registers < out.rows.registers {
                 // Every row needs it.
                 self.outlasts(input);
             }

@@ -458,9 +458,9 @@ impl<'m> Walk<'m> {
         self.know(value.index(), Known::Vector(Rc::new(vector)));
     }
 
-    /// The block, if it is one without products, is told whether what is made of a value ends in several places.
+    /// The block is told whether what is made of a value ends in several places.
     fn ends_of(&mut self, value: ir::Value, vector: &Vector) {
-        if self.block.is_plain() && self.usage.has_several_ends(value) {
+        if self.usage.has_several_ends(value) {
             self.block.outlasts(vector);
         }
     }

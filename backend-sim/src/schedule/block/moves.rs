@@ -168,8 +168,7 @@ impl Block<'_> {
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
     pub(crate) fn last_read(&self, value: &Vector) -> f64 {
-        self.account
-            .dead(&self.entries(value, [0, value.rows.registers]))
+        self.account.dead(&self.all_entries(value))
     }
 
     /// Rows of registers of a value are held until then.
@@ -186,7 +185,12 @@ impl Block<'_> {
         }
     }
 
-    /// The entries of rows of registers of a value in the account of this block.
+    /// The entries of a value in the account of this block.
+    pub(super) fn all_entries(&self, value: &Vector) -> Vec<u32> {
+        self.entries(value, [0, value.rows.registers])
+    }
+
+    /// The same of rows of registers of it.
     pub(super) fn entries(&self, value: &Vector, [first, end]: [usize; 2]) -> Vec<u32> {
         let columns = value.columns.groups();
         let groups = value

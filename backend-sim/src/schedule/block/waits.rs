@@ -24,16 +24,16 @@ impl Block<'_> {
 
     /// The value, of a sub-tile, is added to a sum in memory.
     pub(crate) fn adds(&mut self, value: &Vector) {
-        let entries = self.entries(value, [0, value.rows.registers]);
-        self.added.push(entries);
+        self.added.push(self.all_entries(value));
     }
 
     /// The value is selected, and not of results of products: from v6e on it is made while these are, as far as the vector
     /// unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
         if self.machine.new_units() && value.late.is_none() {
-            let entries = self.entries(value, [0, value.rows.registers]);
-            self.selected.push((value.registers(), entries));
+            let part = SELECTED_AHEAD / value.registers() as f64;
+            let part = part.clamp(self.machine.temporaries, 1.0);
+            self.selected.push((part, self.all_entries(value)));
         }
     }
 
@@ -49,11 +49,9 @@ impl Block<'_> {
             return;
         }
         let mut before = 0.0;
-        for (registers, entries) in &self.selected {
-            let part = SELECTED_AHEAD / *registers as f64;
-            let part = part.clamp(self.machine.temporaries, 1.0);
+        for &(part, ref entries) in &self.selected {
             for &entry in entries {
-                self.account.passed_on(entry, part);
+                self.account.held_in_part(entry, part);
                 self.account.made_at(entry, before);
             }
             before = self.account.dead(entries);
@@ -81,7 +79,7 @@ impl Block<'_> {
     fn pass_rows_on(&mut self) {
         let results = self.results.iter().flat_map(|(_, entries)| entries);
         for &entry in results.chain(&self.kept) {
-            self.account.passed_on(entry, ROW_BY_ROW);
+            self.account.held_in_part(entry, ROW_BY_ROW);
         }
     }
 }

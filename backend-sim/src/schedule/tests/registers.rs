@@ -118,15 +118,21 @@ fn what_columns_are_combined_to_waits_for_a_cross_lane_unit() {
     assert!(one < 32.0 && two > 64.0, "{one} and {two}");
 }
 
-/// A reduction along lanes of what argument `argument` holds, in all of its columns.
+/// A reduction along the 128 lanes of `of`, in all of its columns.
+fn across(name: &str, kind: &str, of: &str, rows: usize) -> String {
+    let all = format!("{rows}x128xf32");
+    format!(
+        "    {name}z = arith.constant dense<0.000000e+00> : vector<{rows}xf32>\n    \
+         {name}r = vector.multi_reduction <{kind}>, {of}, {name}z [1] : vector<{all}> to vector<{rows}xf32>\n    \
+         {name}c = vector.shape_cast {name}r : vector<{rows}xf32> to vector<{rows}x1xf32>\n    \
+         {name} = vector.broadcast {name}c : vector<{rows}x1xf32> to vector<{all}>\n"
+    )
+}
+
+/// The same of what argument `argument` holds.
 fn reduced(name: &str, argument: usize, kind: &str) -> String {
-    let square = "128x128xf32";
-    load(&format!("{name}l"), argument, square)
-        + &format!(
-            "    {name}r = vector.multi_reduction <{kind}>, {name}l, %cst [1] : vector<{square}> to vector<128xf32>\n    \
-             {name}c = vector.shape_cast {name}r : vector<128xf32> to vector<128x1xf32>\n    \
-             {name} = vector.broadcast {name}c : vector<128x1xf32> to vector<{square}>\n"
-        )
+    let loaded = format!("{name}l");
+    load(&loaded, argument, "128x128xf32") + &across(name, kind, &loaded, 128)
 }
 
 #[test]
@@ -134,9 +140,7 @@ fn what_is_transposed_after_all_reductions_waits_in_registers_also_by_way_of_scr
     let square = "128x128xf32";
     // 32 registers of a maximum and a sum, whose own sum is transposed when three others have been reduced.
     let held = |target: &str, is_dropped: bool| {
-        let mut body =
-            "    %cst = arith.constant dense<0.000000e+00> : vector<128xf32>\n".to_owned();
-        body += &reduced("%a", 0, "maximumf");
+        let mut body = reduced("%a", 0, "maximumf");
         body += &reduced("%b", 1, "add");
         body += &format!("    %s = arith.addf %a, %b : vector<{square}>\n");
         body += &store("%s", 6, square);
@@ -164,21 +168,13 @@ fn what_is_transposed_after_all_reductions_waits_in_registers_also_by_way_of_scr
 
 #[test]
 fn what_is_transposed_enters_after_the_last_register_that_is_reduced() {
-    let (all, column, rows) = ("512x128xf32", "512x1xf32", "512xf32");
-    let reduced = |name: &str, kind: &str, of: &str| {
-        format!(
-            "    {name}r = vector.multi_reduction <{kind}>, {of}, %cst [1] : vector<{all}> to vector<{rows}>\n    \
-             {name}c = vector.shape_cast {name}r : vector<{rows}> to vector<{column}>\n    \
-             {name} = vector.broadcast {name}c : vector<{column}> to vector<{all}>\n"
-        )
-    };
-    let mut body = format!("    %cst = arith.constant dense<0.000000e+00> : vector<{rows}>\n");
-    body += &(load("%x", 0, all) + &load("%y", 1, all) + &reduced("%m", "maximumf", "%x"));
+    let all = "512x128xf32";
+    let mut body = load("%x", 0, all) + &load("%y", 1, all) + &across("%m", "maximumf", "%x", 512);
     body += &format!(
         "    %d = arith.subf %x, %m : vector<{all}>\n    %e = math.exp %d : vector<{all}>\n    \
          %f = arith.mulf %y, %e : vector<{all}>\n"
     );
-    body += &reduced("%s", "add", "%f");
+    body += &across("%s", "add", "%f", 512);
     body += &format!(
         "    %l = math.log %s : vector<{all}>\n    %o = arith.addf %m, %l : vector<{all}>\n"
     );
@@ -192,7 +188,7 @@ fn what_is_transposed_enters_after_the_last_register_that_is_reduced() {
         );
         body += &store(&format!("%t{i}"), 2 + i, square);
     }
-    body += &(load("%k", 6, all) + &reduced("%n", "add", "%k") + &store("%n", 6, all));
+    body += &(load("%k", 6, all) + &across("%n", "add", "%k", 512) + &store("%n", 6, all));
     let arguments = [all, all, square, square, square, square, all];
     let kernel = schedule(&probe(&arguments, &body), &machine("v7x")).unwrap();
     let registers = kernel.registers();
@@ -202,27 +198,28 @@ fn what_is_transposed_enters_after_the_last_register_that_is_reduced() {
 
 #[test]
 fn selections_of_labels_wait_for_exponentials_from_v6e_on() {
-    let (x, w, all) = ("128x1024xbf16", "1024x512xbf16", "128x512xf32");
-    let (labels, squares) = ("128x512xi32", ["vector<128x128xi32>"; 4].join(", "));
+    let types = product_types(128, 1024, 512);
+    let [lhs, rhs, out] = &types;
+    let (labels, square) = ("128x512xi32", "vector<128x128xi32>");
+    let squares = [square; 4].join(", ");
     let held = |target: &str, subtracted: &str| {
-        let body = load("%x", 0, x)
-            + &load("%w", 1, w)
+        let body = operands(&types)
             + &load("%g", 2, "1x128xi32")
             + &format!(
-                "    %b = vector.broadcast %g : vector<1x128xi32> to vector<128x128xi32>\n    \
-                 %i = tpu.iota {{dimensions = array<i32: 1>}} : vector<{labels}>\n    %t = tpu.transpose %b, [1, 0] : vector<128x128xi32> -> vector<128x128xi32>\n    \
+                "    %b = vector.broadcast %g : vector<1x128xi32> to {square}\n    \
+                 %t = tpu.transpose %b, [1, 0] : {square} -> {square}\n    \
                  %l = tpu.concatenate %t, %t, %t, %t in 1 : {squares} -> vector<{labels}>\n    \
-                 %z = arith.constant dense<0.000000e+00> : vector<{all}>\n    \
-                 %one = arith.constant dense<1.000000e+00> : vector<{all}>\n    \
-                 %s = tpu.matmul %x, %w, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
-                 [0, 0, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{x}>, vector<{w}>, vector<{all}> -> \
-                 vector<{all}>\n    \
-                 %c = arith.cmpi eq, %i, %l : vector<{labels}>\n    \
-                 %h = arith.select %c, %one, %z : vector<128x512xi1>, vector<{all}>\n    \
-                 %e = math.exp %s : vector<{all}>\n    %d = arith.subf %e, {subtracted} : vector<{all}>\n"
+                 %i = tpu.iota {{dimensions = array<i32: 1>}} : vector<{labels}>\n    \
+                 %one = arith.constant dense<1.000000e+00> : vector<{out}>\n"
             )
-            + &store("%d", 3, all);
-        let module = probe(&[x, w, "1x128xi32", all], &body);
+            + &product("%s", 0, &types)
+            + &format!(
+                "    %c = arith.cmpi eq, %i, %l : vector<{labels}>\n    \
+                 %h = arith.select %c, %one, %cst : vector<128x512xi1>, vector<{out}>\n    \
+                 %e = math.exp %s : vector<{out}>\n    %d = arith.subf %e, {subtracted} : vector<{out}>\n"
+            )
+            + &store("%d", 3, out);
+        let module = probe(&[lhs, rhs, "1x128xi32", out], &body);
         schedule(&module, &machine(target)).unwrap().registers()
     };
     // Of 64 registers of selections. 16 of labels are held in any case.
@@ -328,12 +325,9 @@ fn half_of_scores_is_held_that_are_worked_off_row_by_row() {
     let held = |sum: &str| {
         let body = operands(&types)
             + &product("%p", 0, &types)
+            + &across("%m", "add", "%p", 256)
             + &format!(
-                "    %zeros = arith.constant dense<0.000000e+00> : vector<256xf32>\n    \
-                 %r = vector.multi_reduction <add>, %p, %zeros [1] : vector<{out}> to vector<256xf32>\n    \
-                 %c = vector.shape_cast %r : vector<256xf32> to vector<256x1xf32>\n    \
-                 %m = vector.broadcast %c : vector<256x1xf32> to vector<{out}>\n    \
-                 %x = arith.subf %p, %m : vector<{out}>\n    %e = math.exp %x : vector<{out}>\n"
+                "    %x = arith.subf %p, %m : vector<{out}>\n    %e = math.exp %x : vector<{out}>\n"
             )
             + &load("%s", 2, out)
             + &format!("    %n = {sum} %s, %e : vector<{out}>\n")

@@ -155,12 +155,10 @@ impl<'m> Walk<'m> {
                 turn: self.turn_of_next(),
             });
         if let Some((first, value)) = part.as_ref().and_then(|part| self.loaded.get(part)) {
-            if self.block.is_plain() {
-                self.block.outlasts(value);
-                if bits < 32 {
-                    // It is unpacked once, too.
-                    self.repeats.same(result, *first);
-                }
+            self.block.outlasts(value);
+            if self.block.is_plain() && bits < 32 {
+                // It is unpacked once, too.
+                self.repeats.same(result, *first);
             }
             self.know(result.index(), Known::Vector(value.clone()));
             return;
