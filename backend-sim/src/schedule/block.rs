@@ -151,6 +151,14 @@ impl<'a> Block<'a> {
         self.account.peak()
     }
 
+    /// Operations on registers so far.
+    pub(crate) fn operations(&self) -> f64 {
+        let hold = self.machine.target.xlu_hold_cycles.value as f64;
+        let units = [Unit::Load, Unit::Store, Unit::Valu, Unit::Eup, Unit::Pop];
+        let taken = units.map(|unit| self.timeline.taken(unit));
+        taken.iter().sum::<f64>() + self.timeline.taken(Unit::Xlu) / hold
+    }
+
     /// The block loads what it has stored.
     pub(crate) fn loads_stored(&mut self) {
         self.chained = true;

@@ -25,6 +25,7 @@ mod loops;
 mod memory;
 mod operations;
 mod repeats;
+mod rows;
 mod scalars;
 mod sums;
 mod transposes;
@@ -77,6 +78,18 @@ struct Stored {
     source: ir::Value,
     /// The turn of the matrix units in which it was.
     turn: usize,
+    /// Operations of the block until then.
+    operations: f64,
+}
+
+/// What was stored where rows of registers of a load come from.
+#[derive(Clone, Debug)]
+struct Passed {
+    /// First row and the one after the last.
+    rows: [usize; 2],
+    value: Rc<Vector>,
+    /// The same in the program.
+    source: ir::Value,
 }
 
 /// A part of a memory that is loaded once: for products side by side, which are those of a turn, or for all of a block
@@ -103,8 +116,10 @@ pub(super) struct Walk<'m> {
     changed: Vec<usize>,
     block: Block<'m>,
     stored: FxHashMap<usize, Vec<Stored>>,
-    /// What loads find in registers, by their results, and what was stored there.
-    passed_on: FxHashMap<ir::Value, ir::Value>,
+    /// What loads find in registers, by their results.
+    passed_on: FxHashMap<ir::Value, Vec<Passed>>,
+    /// The first value of the block that is transposed.
+    transposed: Option<ir::Value>,
     loaded: FxHashMap<Loaded, (ir::Value, Rc<Vector>)>,
     repeats: Repeats,
     turn: Turn,
@@ -156,6 +171,7 @@ impl<'m> Walk<'m> {
             block: Block::new(machine, 1),
             stored: FxHashMap::default(),
             passed_on: FxHashMap::default(),
+            transposed: None,
             loaded: FxHashMap::default(),
             repeats: Repeats::new(module.value_count()),
             turn: Turn::default(),
@@ -348,6 +364,7 @@ impl<'m> Walk<'m> {
         self.block.next();
         self.stored.clear();
         self.passed_on.clear();
+        self.transposed = None;
         self.loaded.clear();
         self.repeats.clear();
         self.turn = Turn::default();

@@ -157,13 +157,18 @@ impl Block<'_> {
         out
     }
 
-    /// When the cross-lane units have taken all so far, and `more` registers that will be reduced.
+    /// When the cross-lane units have taken all so far, and `more` registers that will be reduced. In a block without
+    /// products results of reductions are there, too, where all of them come before the first transposition.
     pub(crate) fn reduced(&self, more: usize) -> f64 {
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         let more = more as f64 * hold;
         let slots = self.timeline.taken(Unit::Xlu) + more;
         let cycles = |slots| self.rates.cycles(Unit::Xlu, slots);
-        cycles(slots).max(self.reduced_until + cycles(more))
+        let popped = match self.is_plain() && self.machine.reduces_first() {
+            true => self.machine.reduce_latency,
+            false => 0.0,
+        };
+        cycles(slots).max(self.reduced_until + cycles(more) + popped)
     }
 
     /// When the last group of a value is read, as far as is known; 0 if the block did not make it.

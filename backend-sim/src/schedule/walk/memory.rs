@@ -11,7 +11,8 @@ use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Module, Op};
 use super::super::unit::Machine;
 use super::super::usage::Usage;
 use super::super::vector::{Fetch, Vector};
-use super::{Known, Loaded, Stored, View, Walk};
+use super::rows::side_by_side;
+use super::{Known, Loaded, Passed, Stored, View, Walk};
 use crate::access::{Access, place, segment};
 use crate::signature::memref;
 
@@ -164,6 +165,7 @@ impl<'m> Walk<'m> {
             return;
         }
         let mut ready = 0.0_f64;
+        let mut is_answered = false;
         if let (Some(stored), Some((start, size))) = (self.stored.get(&view.root), &place) {
             let mut parts = (stored.iter().rev()).filter(|part| !part.is_apart(start, size));
             let last = parts.next();
@@ -189,14 +191,35 @@ impl<'m> Walk<'m> {
             if let Some(mut value) = value {
                 self.block.loads_stored();
                 let stays = !self.forwarded[view.root];
-                if let Some(source) = source.filter(|_| !stays || self.machine.passes_on()) {
-                    self.passed_on.insert(result, source);
-                }
                 if stays && last.is_none_or(|part| part.turn != self.turn.number) {
                     value = Rc::new(self.block.reload(&value));
                 }
+                if let Some(source) = source.filter(|_| !stays || self.machine.passes_on()) {
+                    let passed = Passed {
+                        rows: [0, rows],
+                        value: value.clone(),
+                        source,
+                    };
+                    self.passed_on.insert(result, vec![passed]);
+                }
                 self.know(result.index(), Known::Vector(value));
                 return;
+            }
+            let rows = (forwards && view.rows_per_word == 1)
+                .then(|| side_by_side(stored, start, size, bits))
+                .flatten();
+            if let Some(parts) = rows {
+                is_answered = true;
+                let is_dropped = self.forwarded[view.root];
+                let behind = self.block.operations() - self.machine.forwards_behind();
+                let passes = |part: &Stored| {
+                    is_dropped || self.block.is_plain() && part.operations >= behind
+                };
+                if parts.iter().any(|&part| passes(part)) {
+                    let parts = parts.into_iter().map(|part| (part.clone(), passes(part)));
+                    let parts = parts.collect();
+                    return self.load_rows(result, parts);
+                }
             }
             // What was stored in another form is loaded row after row, each as soon as it is there.
             let stored = |part: &Stored| match forwards {
@@ -232,7 +255,9 @@ impl<'m> Walk<'m> {
             }
             false => (1.0, 0.0),
         };
-        self.reads(view.root);
+        if !is_answered {
+            self.reads(view.root);
+        }
         let fetch = Fetch {
             ready,
             loads,
@@ -296,6 +321,7 @@ impl<'m> Walk<'m> {
                     value: vector,
                     source,
                     turn: self.turn.number,
+                    operations: self.block.operations(),
                 });
             }
             None => stored.clear(),
@@ -391,11 +417,11 @@ pub(super) const fn are_apart([a, m]: [i64; 2], [b, n]: [i64; 2]) -> bool {
 }
 
 impl Stored {
-    fn is_same(&self, start: &[i64], size: &[i64]) -> bool {
+    pub(super) fn is_same(&self, start: &[i64], size: &[i64]) -> bool {
         self.start == start && self.size == size
     }
 
-    fn is_apart(&self, start: &[i64], size: &[i64]) -> bool {
+    pub(super) fn is_apart(&self, start: &[i64], size: &[i64]) -> bool {
         (self.start.iter().zip(&self.size))
             .zip(start.iter().zip(size))
             .any(|((&a, &m), (&b, &n))| are_apart([a, m], [b, n]))

@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use tilecast_tpu::mosaic::{self as ir, Definition, Op};
 
 use super::super::vector::Vector;
-use super::Walk;
+use super::{Passed, Walk};
 use crate::access::Access;
 
 impl Walk<'_> {
@@ -90,36 +90,44 @@ impl Walk<'_> {
     }
 
     /// These rows of a value are made no sooner than then, one register after the other, and what they are made of
-    /// waits.
+    /// waits: loads, results of the cross-lane unit and, for the first value that is transposed, of the transcendental
+    /// one, which has nothing else to do while rows are reduced.
     fn waits(&mut self, value: ir::Value, rows: [usize; 2], until: f64) {
+        let first = *self.transposed.get_or_insert(value) == value;
         let mut seen = FxHashSet::default();
-        let mut next = vec![value];
-        while let Some(value) = next.pop() {
+        let mut next = vec![(value, rows)];
+        while let Some((value, rows)) = next.pop() {
             let Definition::Result(op, _) = self.module.definition(value) else {
                 continue;
             };
             if !seen.insert(value) {
                 continue;
             }
-            let vector = self.vector(value);
             if Access::of(self.module, op).is_some() {
-                let Some(&stored) = self.passed_on.get(&value) else {
-                    continue;
-                };
-                // What is kept instead of a scratch is a value of its own.
-                if vector.entries != self.vector(stored).entries {
-                    self.block.made_at(&vector, rows, until);
+                for Passed {
+                    rows: [first, end],
+                    value,
+                    source,
+                } in self.passed_on.get(&value).into_iter().flatten()
+                {
+                    let [a, b] = [rows[0].max(*first), rows[1].min(*end)];
+                    if a >= b {
+                        continue;
+                    }
+                    let rows = [a - first, b - first];
+                    // What is kept instead of a scratch is a value of its own.
+                    if value.entries != self.vector(*source).entries {
+                        self.block.made_at(value, rows, until);
+                    }
+                    next.push((*source, rows));
                 }
-                next.push(stored);
                 continue;
             }
+            let vector = self.vector(value);
             let name = self.module.op_name(op);
-            if ["arith.", "math."]
-                .iter()
-                .any(|dialect| name.starts_with(dialect))
-            {
+            if name.starts_with("arith.") || !first && name.starts_with("math.") {
                 self.block.made_at(&vector, rows, until);
-                next.extend(self.module.operands(op));
+                next.extend((self.module.operands(op).iter()).map(|&value| (value, rows)));
             } else {
                 self.block.held_until(&vector, rows, until);
             }

@@ -1,0 +1,70 @@
+//! Loads of rows that the block stored in parts.
+//!
+//! The last step of statistics stores those of one sub-tile of rows after the other, and loads the rows of all of them,
+//! to transpose them to the row that it returns. A scratch that serves for nothing else is dropped; from another one,
+//! what was stored last comes from registers.
+
+use std::rc::Rc;
+
+use tilecast_tpu::mosaic as ir;
+
+use super::super::vector::Vector;
+use super::{Known, Passed, Stored, Walk};
+
+impl Walk<'_> {
+    /// Loads rows that were stored in parts, each with whether it comes from registers; others are loaded again.
+    pub(super) fn load_rows(&mut self, result: ir::Value, parts: Vec<(Stored, bool)>) {
+        self.block.loads_stored();
+        let bits = self.bits(result);
+        let [rows, columns] = Self::registers(self.shape(result), bits);
+        let each = rows / parts.len();
+        let mut passed = Vec::new();
+        let mut values = Vec::new();
+        for (i, (part, passes)) in parts.into_iter().enumerate() {
+            if passes {
+                values.push(part.value.clone());
+                passed.push(Passed {
+                    rows: [i * each, (i + 1) * each],
+                    value: part.value,
+                    source: part.source,
+                });
+            } else {
+                values.push(Rc::new(self.block.load_late(&part.value)));
+            }
+        }
+        let out = Vector::new(rows, columns, bits, 0.0);
+        let out = self.block.join(&values, out, false);
+        self.passed_on.insert(result, passed);
+        self.know(result.index(), Known::Vector(Rc::new(out)));
+    }
+}
+
+/// Parts of as many rows of registers each that a place was stored in, from its first row to its last; none if it was
+/// stored otherwise.
+pub(super) fn side_by_side<'a>(
+    stored: &'a [Stored],
+    start: &[i64],
+    size: &[i64],
+    bits: u32,
+) -> Option<Vec<&'a Stored>> {
+    let dimension = start.len().checked_sub(2)?;
+    let mut parts: Vec<_> = (stored.iter())
+        .filter(|part| !part.is_apart(start, size))
+        .collect();
+    if parts.len() < 2 {
+        return None;
+    }
+    parts.sort_by_key(|part| part.start[dimension]);
+    let each = size[dimension] / parts.len() as i64;
+    let (mut at, mut of) = (start.to_vec(), size.to_vec());
+    of[dimension] = each;
+    let [rows, _] = Walk::registers(&of, bits);
+    let fills = parts.iter().all(|part| {
+        let is_next = part.is_same(&at, &of) && part.value.rows.registers == rows;
+        at[dimension] += each;
+        is_next
+    });
+    let whole =
+        each % i64::from(8 * 32 / bits) == 0 && each * parts.len() as i64 == size[dimension];
+    (whole && fills).then_some(parts)
+}
