@@ -181,6 +181,13 @@ impl Account {
         entry.dies = entry.dies.max(until);
     }
 
+    /// When the first of these is made.
+    pub(crate) fn begun(&self, entries: &[u32]) -> f64 {
+        (entries.iter())
+            .map(|&entry| self.entries[entry as usize].born)
+            .fold(f64::INFINITY, f64::min)
+    }
+
     /// When the last of these is made.
     pub(crate) fn made(&self, entries: &[u32]) -> f64 {
         (entries.iter())

@@ -48,6 +48,8 @@ pub(crate) struct Block<'a> {
     pub(crate) account: Account,
     /// The turn of each product so far, and the entries of its results.
     results: Vec<(usize, Vec<u32>)>,
+    /// Registers of the largest result that is popped before it is worked off.
+    popped: f64,
     /// Entries of results that are kept instead of a scratch.
     kept: Vec<u32>,
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
@@ -86,6 +88,7 @@ impl<'a> Block<'a> {
             timeline: Timeline::new(machine),
             account: Account::default(),
             results: Default::default(),
+            popped: 0.0,
             kept: Vec::new(),
             turn: 0,
             fed: [0.0; 2],
@@ -182,6 +185,7 @@ impl<'a> Block<'a> {
         self.begin(Width::Coarse, None);
         self.account.clear();
         self.results.clear();
+        self.popped = 0.0;
         self.kept.clear();
         self.turn = 0;
         self.fed = [0.0; 2];

@@ -381,6 +381,12 @@ impl Machine {
         self.target.generation >= Generation::V6e
     }
 
+    /// Whether results are popped as soon as the units have them, though the vector unit is busy with those before: on
+    /// v6e.
+    pub fn pops_ahead(&self) -> bool {
+        self.target.generation == Generation::V6e
+    }
+
     /// From v7x on: the matrix units sum over blocks of the contraction themselves.
     pub fn accumulates(&self) -> bool {
         self.target.generation >= Generation::V7x

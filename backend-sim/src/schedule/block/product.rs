@@ -357,6 +357,9 @@ impl Block<'_> {
             self.units.held(&own, done);
         }
         self.hold_from_use(&mut out, 1.0);
+        if machine.pops_ahead() && p.passes == 1.0 {
+            self.popped = self.popped.max(out.registers() as f64);
+        }
         self.results.push((self.turn, out.entries.clone()));
         out
     }

@@ -16,6 +16,10 @@ const ROW_BY_ROW: f64 = 0.5;
 /// `fit.csv` are alike from 32 to 64.
 const SELECTED_AHEAD: f64 = 48.0;
 
+/// Results of a product that wait for the vector unit, most of which are 43 to 90 in orders of deltas on v6e. Spill slots
+/// of `fit.csv` are alike from 48 to 64.
+const POPPED_AHEAD: f64 = 48.0;
+
 impl Block<'_> {
     /// Results of products are summed in memory.
     pub(crate) fn sums_products(&mut self) {
@@ -40,7 +44,20 @@ impl Block<'_> {
     /// What waits is held as long as it does.
     pub(crate) fn settle_waits(&mut self) {
         self.settle_selected();
+        self.settle_popped();
         self.settle_sums();
+    }
+
+    /// Results of products wait while the vector unit works off those before them, beside a softmax that does not add to
+    /// sums in memory.
+    fn settle_popped(&mut self) {
+        if self.popped == 0.0 || self.timeline.taken(Unit::Eup) == 0.0 || !self.added.is_empty() {
+            return;
+        }
+        let results = self.results.iter().flat_map(|(_, entries)| entries);
+        let results: Vec<u32> = results.copied().collect();
+        let from_to = [self.account.begun(&results), self.account.dead(&results)];
+        self.account.held(self.popped.min(POPPED_AHEAD), from_to);
     }
 
     /// Selections wait for exponentials, each from when those before it have met theirs.
