@@ -227,3 +227,50 @@ fn results_wait_for_what_is_still_transposed() {
         assert!(packed < bf16, "{target}: {packed} and {bf16}");
     }
 }
+
+/// Registers of v7x for an exact product alone, whose result is stored or added to what is there.
+fn exact(m: usize, k: usize, n: usize, transposed: bool, adds: bool) -> f64 {
+    let [lhs, out] = [format!("{m}x{k}xf32"), format!("{m}x{n}xf32")];
+    let (rhs, numbers) = match transposed {
+        true => (format!("{n}x{k}xf32"), "[1], [1], [0], [0], [0, 0, 1, 0]"),
+        false => (format!("{k}x{n}xf32"), "[1], [0], [0], [1], [0, 0, 1, 1]"),
+    };
+    let mut body = load("%0", 0, &lhs)
+        + &load("%1", 1, &rhs)
+        + &format!(
+            "    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n    \
+             %2 = tpu.matmul %0, %1, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<{numbers}, [], []>, \
+             precision = #tpu.contract_precision<fp32>}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
+        );
+    if adds {
+        body += &load("%3", 2, &out);
+        body += &format!("    %4 = arith.addf %3, %2 : vector<{out}>\n");
+    }
+    body += &store(if adds { "%4" } else { "%2" }, 2, &out);
+    let kernel = schedule(&probe(&[&lhs, &rhs, &out], &body), &machine("v7x")).unwrap();
+    kernel.registers()
+}
+
+#[test]
+fn parts_of_an_exact_product_wait_for_the_units_that_have_blocks_of_the_contraction_each() {
+    // Slots for spills that libtpu 0.0.51 has; the file has 64 registers.
+    for (m, k, n, transposed, adds, slots) in [
+        (256, 1024, 128, false, false, 350.0),
+        (256, 1024, 128, false, true, 175.0),
+        (256, 1024, 128, true, false, 352.0),
+        (256, 1024, 128, true, true, 171.0),
+        (128, 1024, 128, false, false, 93.0),
+        (128, 1024, 128, true, false, 219.0),
+        (128, 1024, 256, false, false, 320.0),
+        (256, 256, 256, false, false, 189.0),
+        (512, 256, 512, false, false, 542.0),
+        (1024, 256, 512, false, false, 942.0),
+    ] {
+        let measured = slots + 64.0;
+        let registers = exact(m, k, n, transposed, adds);
+        assert!(
+            (registers / measured - 1.0).abs() < 0.1,
+            "{m} x {k} x {n}, {transposed}, {adds}: {registers} of {measured}"
+        );
+    }
+}

@@ -429,8 +429,8 @@ impl Walk<'_> {
     /// What the units do in a product.
     pub(super) fn product(&self, op: Op) -> Product {
         let operands = self.module.operands(op);
-        let result = self.shape(self.module.results(op)[0]);
-        let [m, n] = match *result {
+        let result = self.module.results(op)[0];
+        let [m, n] = match *self.shape(result) {
             [.., m, n] => [m, n],
             _ => [1, 1],
         };
@@ -462,6 +462,7 @@ impl Walk<'_> {
             passes: passes as f64,
             transpose_lhs,
             transpose_rhs,
+            stored: self.usage.stored_only(result),
         }
     }
 
