@@ -48,6 +48,8 @@ pub(crate) struct Block<'a> {
     pub(crate) account: Account,
     /// The turn of each product so far, and the entries of its results.
     results: Vec<(usize, Vec<u32>)>,
+    /// When the weights were pushed that share registers with those of the next column.
+    half: Option<f64>,
     /// Registers of the largest result that is popped before it is worked off.
     popped: f64,
     /// Entries of results that are kept instead of a scratch.
@@ -88,6 +90,7 @@ impl<'a> Block<'a> {
             timeline: Timeline::new(machine),
             account: Account::default(),
             results: Default::default(),
+            half: None,
             popped: 0.0,
             kept: Vec::new(),
             turn: 0,
@@ -185,6 +188,7 @@ impl<'a> Block<'a> {
         self.begin(Width::Coarse, None);
         self.account.clear();
         self.results.clear();
+        self.half = None;
         self.popped = 0.0;
         self.kept.clear();
         self.turn = 0;

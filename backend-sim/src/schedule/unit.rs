@@ -142,6 +142,11 @@ impl Machine {
         }
     }
 
+    /// Whether a register of packed weights that was loaded has halves of two columns.
+    pub fn shares_halves(&self) -> bool {
+        self.target.generation == Generation::V4
+    }
+
     /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, and in
     /// rows of one register on v6e, it takes them in another form than they are stored in, so they are loaded.
     pub fn forwards_packed(&self, row: usize) -> bool {

@@ -122,6 +122,13 @@ impl Block<'_> {
             self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
         }
+        let shares_halves = machine.shares_halves()
+            && !p.transpose_rhs
+            && p.m <= SHARED_ROWS
+            && rhs
+                .loads
+                .as_ref()
+                .is_some_and(|loads| loads.borrow().fetch.valu > 0.0);
         let tiles = (k_tiles * n_tiles) as f64 * p.passes;
         if machine.loads_lhs_in_time()
             && tiles >= units
@@ -202,6 +209,9 @@ impl Block<'_> {
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
         let waits = rounds > 1.0 && !accumulates;
+        // Registers of weights that have a second column, too, of the rows that the units take at once; of several rounds
+        // half of them wait (probes).
+        let halves = (p.k.min(dim * units as usize) / 8) as f64 / rounds.min(2.0);
         // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
         // the units take side by side: results of all but the last wait for those of the last, if other squares follow.
         let squares_wait = p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE;
@@ -274,6 +284,9 @@ impl Block<'_> {
                 true => self.timeline.take_of_one(Unit::Push, weights, pushes, 1.0),
                 false => self.timeline.take(Unit::Push, weights, pushes),
             };
+            if shares_halves {
+                self.halves(size, halves, pushed);
+            }
             // Results wait in registers, so products do not run far ahead of what reads them.
             let start = (pushed.start + push * first_block as f64)
                 .max(room)
@@ -375,6 +388,18 @@ impl Block<'_> {
         out
     }
 
+    /// Weights of so many columns are pushed. Registers that were loaded have those of two columns, and wait for the
+    /// second.
+    fn halves(&mut self, columns: usize, registers: f64, pushed: Span) {
+        if columns > 1 {
+            return self.account.held(registers, [pushed.start, pushed.end]);
+        }
+        match self.half.take() {
+            Some(first) => self.account.held(registers, [first, pushed.end]),
+            None => self.half = Some(pushed.end),
+        }
+    }
+
     /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
     /// each register of them for its own, before for all.
     fn wait_for_rounds(
@@ -461,6 +486,10 @@ const ACCUMULATED_ROWS: usize = 1024;
 /// it is 0.17 to 0.48 from the first result of a turn to the last exponential made of it. A fifth to a quarter is
 /// nearest to their cycles; to `fit.csv` they are alike, and 0 a little worse.
 const LOST_BESIDE: f64 = 0.2;
+
+/// Rows of a product between two columns of weights, at most, for which a register that has both is not loaded again:
+/// probes of 256 rows share it, those of 512 do not.
+const SHARED_ROWS: usize = 256;
 
 /// Rows and columns of what is transposed at once.
 const SQUARE: usize = 128;
