@@ -52,9 +52,20 @@ impl Block<'_> {
                 let pack = Cost::valu(self.machine.packed_rows());
                 lhs = self.element_wise(&[&lhs], 32, pack);
             }
+            let loads = lhs.loads.clone();
+            let first = self.ready(&lhs, [0, 1], [0, 1]);
             let per = 8 * 32 / lhs.bits as usize;
             let (rows, columns) = (lhs.columns.registers * 128 / per, lhs.rows.registers * per);
             lhs = self.transpose(&lhs, rows, columns.div_ceil(128), packed, 0.0);
+            if bf16
+                && p.n <= dim
+                && self.machine.new_units()
+                && loads.is_some_and(|loads| loads.borrow().fetch.valu > 0.0)
+            {
+                let last = self.all_ready(&lhs);
+                let part = (p.k as f64 / HALVES_ROWS).min(1.0);
+                self.account.held(HALVES * part, [first, last]);
+            }
             if !bf16 && !exact && !self.machine.packs_weights() {
                 // What was packed leaves the cross-lane units as it entered.
                 self.hold_from_use(&mut lhs, PACK);
@@ -159,6 +170,12 @@ fn split(exact: bool) -> f64 {
 
 /// Vector operations for an f32 register that is packed with another to one of bf16: one for both.
 pub(super) const PACK: f64 = 0.5;
+
+/// Registers that hold halves of tiles of what is transposed, which lie far apart in memory: one load has those of two
+/// blocks of columns, and 64 loads wait for the second, 28 combined registers for a cross-lane unit (listings of probes on
+/// v6e and v7x, of 256 rows and more). Products of more columns than a unit has load them again.
+const HALVES: f64 = 92.0;
+const HALVES_ROWS: f64 = 256.0;
 
 /// An operand on its way to the matrix units.
 struct Operand {
