@@ -235,6 +235,15 @@ impl Machine {
         }
     }
 
+    /// Registers of what was transposed that wait for their passes, where squares follow one another: on v5 eight of each
+    /// cross-lane unit (listings of probes).
+    pub fn popped_squares(&self) -> f64 {
+        match self.target.generation {
+            Generation::V5e | Generation::V5p => 8.0 * self.target.xlu_count.value as f64,
+            _ => 0.0,
+        }
+    }
+
     /// How much longer weights take to push that are stored transposed.
     pub fn transposed_push(&self) -> f64 {
         match self.target.generation {

@@ -214,7 +214,8 @@ impl Block<'_> {
         let halves = (p.k.min(dim * units as usize) / 8) as f64 / rounds.min(2.0);
         // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
         // the units take side by side: results of all but the last wait for those of the last, if other squares follow.
-        let squares_wait = p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE;
+        let squares_wait =
+            p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE && p.k > dim;
         let before = (self.results.iter()).rfind(|(turn, _)| turn + AHEAD <= self.turn);
         let room = before.map_or(0.0, |(_, entries)| self.account.dead(entries));
         let pace = match 2 * p.m > ACCUMULATED_ROWS {
@@ -372,9 +373,16 @@ impl Block<'_> {
             let summed = [began + machine.matmul_latency, ended];
             if waits {
                 self.wait_for_rounds(&out, size.min(lane_tiles), rounds, summed);
-            } else if squares_wait && c == 0 {
+            }
+            if squares_wait && c == 0 && (!waits || n_tiles == 1) {
                 let others = parts_of_k.min(units) - 1.0;
-                self.account.held((SQUARE / 8) as f64 * others, summed);
+                // Those that are kept for other columns are there in any case.
+                let popped = match n_tiles {
+                    1 => machine.popped_squares(),
+                    _ => 0.0,
+                };
+                let results = (SQUARE / 8) as f64 * others;
+                self.account.held(results + popped, summed);
             }
         }
         if let Some(own) = own {
