@@ -102,11 +102,6 @@ impl Block<'_> {
         };
         let kept = from_memory.is_none_or(|fetch| fetch.valu > 0.0)
             && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
-        // Parts of an exact operand that meet no other columns are dropped after their passes.
-        let parts_kept = match n_tiles {
-            1 => (1.0 / k_tiles as f64).min(0.5),
-            _ => 1.0,
-        };
         let weight_registers = rhs.registers() as f64;
         let packed_weights = match packs && !machine.packs_as_loaded() {
             true => PACK * weight_registers,
@@ -160,7 +155,9 @@ impl Block<'_> {
             // Units that have columns of their own take the same rows at different times.
             true if n_tiles > 1 => block_of_k * ROWS_OF_ALL,
             true => ahead,
-            false if kept => (parts_kept * machine.split_registers() - 1.0).max(0.0),
+            // Parts that meet no other columns are dropped after their passes.
+            false if n_tiles == 1 => machine.parts_of_rows(p.transpose_lhs) / k_tiles as f64,
+            false if kept => machine.parts_kept(k_tiles, p.transpose_lhs),
             false => 0.0,
         };
         let rhs_parts = ahead * (columns_at_once / n_tiles as f64).min(1.0);
