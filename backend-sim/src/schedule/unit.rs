@@ -413,6 +413,20 @@ impl Machine {
         self.target.generation >= Generation::V6e
     }
 
+    /// Of so many registers of selections that are made of no products, how many are made while products are and wait for
+    /// exponentials. From v6e on 45 and 47 do in orders of deltas (spill slots of `fit.csv` are alike from 32 to 64); on
+    /// v5 37 of 64 and 94 to 112 of 128, and none where there are more or fewer.
+    pub fn selected_ahead(&self, registers: usize) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 0.0,
+            Generation::V5e | Generation::V5p => match registers {
+                64..=128 => 0.75 * registers as f64,
+                _ => 0.0,
+            },
+            _ => 48.0,
+        }
+    }
+
     /// Whether results are popped as soon as the units have them, though the vector unit is busy with those before: on
     /// v6e.
     pub fn pops_ahead(&self) -> bool {

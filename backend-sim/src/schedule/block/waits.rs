@@ -12,10 +12,6 @@ const SUB_TILES_THAT_WAIT: usize = 2;
 /// these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
 const ROW_BY_ROW: f64 = 0.5;
 
-/// Registers of a selection that wait for exponentials: 45 and 47 in orders of deltas on v7x and v6e. Spill slots of
-/// `fit.csv` are alike from 32 to 64.
-const SELECTED_AHEAD: f64 = 48.0;
-
 /// Results of a product that wait for the vector unit, most of which are 43 to 90 in orders of deltas on v6e. Spill slots
 /// of `fit.csv` are alike from 48 to 64.
 const POPPED_AHEAD: f64 = 48.0;
@@ -31,11 +27,12 @@ impl Block<'_> {
         self.added.push(self.all_entries(value));
     }
 
-    /// The value is selected, and not of results of products: from v6e on it is made while these are, as far as the vector
+    /// The value is selected, and not of results of products: from v5 on it is made while these are, as far as the vector
     /// unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
-        if self.machine.new_units() && value.late.is_none() {
-            let part = SELECTED_AHEAD / value.registers() as f64;
+        let ahead = self.machine.selected_ahead(value.registers());
+        if ahead > 0.0 && value.late.is_none() {
+            let part = ahead / value.registers() as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
             self.selected.push((part, self.all_entries(value)));
         }

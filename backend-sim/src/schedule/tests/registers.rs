@@ -273,7 +273,7 @@ fn what_was_stored_in_parts_long_ago_is_loaded_again() {
 }
 
 #[test]
-fn selections_of_labels_wait_for_exponentials_from_v6e_on() {
+fn selections_of_labels_wait_for_exponentials_from_v5_on() {
     let types = product_types(128, 1024, 512);
     let [lhs, rhs, out] = &types;
     let (labels, square) = ("128x512xi32", "vector<128x128xi32>");
@@ -300,7 +300,8 @@ fn selections_of_labels_wait_for_exponentials_from_v6e_on() {
     };
     // Of 64 registers of selections. 16 of labels are held in any case.
     for (target, waits) in [
-        ("v5e", 0.0..=24.0),
+        ("v4", 0.0..=24.0),
+        ("v5e", 32.0..=64.0),
         ("v6e", 40.0..=64.0),
         ("v7x", 40.0..=64.0),
     ] {
