@@ -57,6 +57,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
+    /// When the parts of exact products of this turn, and of the one before, had their passes.
+    parted: [f64; 2],
     /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of
     /// them.
     held: f64,
@@ -95,6 +97,7 @@ impl<'a> Block<'a> {
             kept: Vec::new(),
             turn: 0,
             fed: [0.0; 2],
+            parted: [0.0; 2],
             held: machine.held_products(false, false),
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
@@ -193,6 +196,7 @@ impl<'a> Block<'a> {
         self.kept.clear();
         self.turn = 0;
         self.fed = [0.0; 2];
+        self.parted = [0.0; 2];
         self.held = self.machine.held_products(false, false);
         self.units.clear();
         self.chained = false;

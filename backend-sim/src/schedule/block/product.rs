@@ -116,6 +116,7 @@ impl Block<'_> {
         if standing.turn != self.turn {
             self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
+            self.parted = [0.0, self.parted[0]];
         }
         let shares_halves = machine.shares_halves()
             && !p.transpose_rhs
@@ -362,9 +363,12 @@ impl Block<'_> {
                 ended = ended.max(ready);
                 if kept || c == 0 {
                     self.streamed(lhs, rows, held[r]);
+                    // Those of the turn before make room for them.
+                    let [start, end] = [span.start, span.end].map(|at| at.max(self.parted[1]));
                     parts
                         .iter()
-                        .for_each(|&part| self.account.used(part, span.start, span.end));
+                        .for_each(|&part| self.account.used(part, start, end));
+                    self.parted[0] = self.parted[0].max(end);
                 }
             }
             let summed = [began + machine.matmul_latency, ended];
