@@ -227,12 +227,13 @@ impl Machine {
     }
 
     /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the
-    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; fitted to
-    /// spill slots.
-    pub fn parts_ahead(&self) -> f64 {
-        match self.new_units() {
-            true => 1.75,
-            false => 0.0,
+    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; by probes of
+    /// 128 to 1024 rows, more of weights that are a single column of blocks.
+    pub fn parts_ahead(&self, one_column: bool) -> [f64; 2] {
+        match self.target.generation {
+            Generation::V4 | Generation::V5e | Generation::V5p => [0.0; 2],
+            Generation::V6e if one_column => [1.75, 2.4],
+            _ => [1.75; 2],
         }
     }
 

@@ -151,17 +151,19 @@ impl Block<'_> {
             _ => 1,
         };
         let block_of_k = (dim * blocks_at_once).min(p.k) as f64 / p.k as f64;
-        let ahead = block_of_k * machine.parts_ahead();
+        let [lhs_ahead, rhs_ahead] = machine
+            .parts_ahead(n_tiles == 1)
+            .map(|parts| block_of_k * parts);
         let lhs_parts = match all_at_once && machine.new_units() {
             // Units that have columns of their own take the same rows at different times.
             true if n_tiles > 1 => block_of_k * ROWS_OF_ALL,
-            true => ahead,
+            true => lhs_ahead,
             // Parts that meet no other columns are dropped after their passes.
             false if n_tiles == 1 => machine.parts_of_rows(p.transpose_lhs) / k_tiles as f64,
             false if kept => machine.parts_kept(k_tiles, p.transpose_lhs),
             false => 0.0,
         };
-        let rhs_parts = ahead * (columns_at_once / n_tiles as f64).min(1.0);
+        let rhs_parts = rhs_ahead * (columns_at_once / n_tiles as f64).min(1.0);
         let parts: Vec<u32> = match p.passes > 1.0 {
             true => [
                 lhs_parts * lhs.registers() as f64,
@@ -206,7 +208,10 @@ impl Block<'_> {
         };
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
-        let waits = rounds > 1.0 && !accumulates;
+        // Those of the passes of a lone block are summed as they come, unless many rows fill it.
+        let lone_block = machine.new_units() && k_tiles * n_tiles == 1;
+        let as_they_come = lone_block && (2 * p.k <= dim || p.m <= SUMMED_ROWS);
+        let waits = rounds > 1.0 && !accumulates && !as_they_come;
         // Registers of weights that have a second column, too, of the rows that the units take at once; of several rounds
         // half of them wait (probes).
         let halves = (p.k.min(dim * units as usize) / 8) as f64 / rounds.min(2.0);
@@ -488,6 +493,9 @@ const AHEAD: usize = 4;
 
 /// Of so many rows, sums over blocks of the contraction fit the accumulating units; of more, they are popped and added.
 const ACCUMULATED_ROWS: usize = 1024;
+
+/// Rows of a lone block, at most, whose passes are summed as they come (probes on v6e).
+const SUMMED_ROWS: usize = 512;
 
 /// Share of their rate that products lose while the vector unit is full, of so many rows that those of the next
 /// turn have no accumulators of their own: results come in the last pass of all rows alone, and to work them off
