@@ -217,6 +217,13 @@ impl Block<'_> {
         let halves = (p.k.min(dim * units as usize) / 8) as f64 / rounds.min(2.0);
         // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction that
         // the units take side by side: results of all but the last wait for those of the last, if other squares follow.
+        // Before v6e units that have no block of the contraction left in a column go on to the next: sums of a column wait
+        // for the others (probes of two columns have no more registers than of one).
+        let uneven = !machine.new_units()
+            && p.passes == 1.0
+            && n_tiles > 2
+            && parts_of_k < units
+            && units % parts_of_k > 0.0;
         let squares_wait =
             p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE && p.k > dim;
         let before = (self.results.iter()).rfind(|(turn, _)| turn + AHEAD <= self.turn);
@@ -261,6 +268,7 @@ impl Block<'_> {
             false => lane_tiles * lane_tiles,
         };
         let mut done = 0.0_f64;
+        let mut results = [f64::INFINITY, 0.0_f64];
         let column_groups = out.columns.groups();
         for c in 0..column_groups {
             let first = c * out.columns.step;
@@ -377,6 +385,7 @@ impl Block<'_> {
                 }
             }
             let summed = [began + machine.matmul_latency, ended];
+            results = [results[0].min(summed[0]), results[1].max(ended)];
             if waits {
                 self.wait_for_rounds(&out, size.min(lane_tiles), rounds, summed);
             }
@@ -390,6 +399,10 @@ impl Block<'_> {
                 let results = (SQUARE / 8) as f64 * others;
                 self.account.held(results + popped, summed);
             }
+        }
+        if uneven {
+            self.account
+                .held(out.rows.registers as f64 + UNEVEN, results);
         }
         if let Some(own) = own {
             self.units.held(&own, done);
@@ -496,6 +509,9 @@ const ACCUMULATED_ROWS: usize = 1024;
 
 /// Rows of a lone block, at most, whose passes are summed as they come (probes on v6e).
 const SUMMED_ROWS: usize = 512;
+
+/// Results that wait beside sums of a column, where units go on to the next one (listings of probes on v5).
+const UNEVEN: f64 = 16.0;
 
 /// Share of their rate that products lose while the vector unit is full, of so many rows that those of the next
 /// turn have no accumulators of their own: results come in the last pass of all rows alone, and to work them off
