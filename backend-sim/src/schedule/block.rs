@@ -52,6 +52,8 @@ pub(crate) struct Block<'a> {
     half: Option<f64>,
     /// Registers of the largest result that is popped before it is worked off.
     popped: f64,
+    /// Whether results are needed before all of them are worked off: by products, or for their maximum.
+    needs_results: bool,
     /// Entries of results that are kept instead of a scratch.
     kept: Vec<u32>,
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
@@ -94,6 +96,7 @@ impl<'a> Block<'a> {
             results: Default::default(),
             half: None,
             popped: 0.0,
+            needs_results: false,
             kept: Vec::new(),
             turn: 0,
             fed: [0.0; 2],
@@ -173,6 +176,11 @@ impl<'a> Block<'a> {
         self.chained = true;
     }
 
+    /// Products are made of results of others.
+    pub(crate) fn multiplies_results(&mut self) {
+        self.needs_results = true;
+    }
+
     /// What is made of the value ends in several places, which counts in blocks without products.
     pub(crate) fn outlasts(&mut self, value: &Vector) {
         if !self.is_plain() {
@@ -193,6 +201,7 @@ impl<'a> Block<'a> {
         self.results.clear();
         self.half = None;
         self.popped = 0.0;
+        self.needs_results = false;
         self.kept.clear();
         self.turn = 0;
         self.fed = [0.0; 2];
@@ -336,8 +345,9 @@ impl<'a> Block<'a> {
             .collect();
     }
 
-    /// All of a value that was just made is held, from its first use to its last.
+    /// All of a value that was just made is held, from its first use to its last: it waits for its maximum.
     pub(crate) fn hold_whole(&mut self, value: &Vector) {
+        self.needs_results = true;
         for entry in self.all_entries(value) {
             self.account.held_whole(entry);
         }

@@ -46,9 +46,10 @@ impl Block<'_> {
     }
 
     /// Results of products wait while the vector unit works off those before them, beside a softmax that does not add to
-    /// sums in memory.
+    /// sums in memory. Where products are made of them, as in attention, matrix units are what takes long.
     fn settle_popped(&mut self) {
-        if self.popped == 0.0 || self.timeline.taken(Unit::Eup) == 0.0 || !self.added.is_empty() {
+        let softmax = self.timeline.taken(Unit::Eup) > 0.0 && self.added.is_empty();
+        if self.popped == 0.0 || !softmax || self.needs_results {
             return;
         }
         let results = self.results.iter().flat_map(|(_, entries)| entries);

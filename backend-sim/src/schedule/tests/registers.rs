@@ -459,3 +459,35 @@ fn operations_between_what_is_stored_and_loaded_again_stay_in_their_order() {
     let slots = slots_of_chains(&twice);
     assert!((150.0..=185.0).contains(&slots), "{slots}");
 }
+
+#[test]
+fn results_of_products_wait_for_the_vector_unit_on_v6e_unless_they_are_multiplied() {
+    let types = product_types(128, 256, 1024);
+    let [lhs, rhs, out] = &types;
+    let [_, weights, square] = product_types(128, 1024, 128);
+    let held = |target: &str, operation: &str, multiplied: bool| {
+        let mut body = operands(&types)
+            + &product("%p", 0, &types)
+            + &format!("    %e = {operation} : vector<{out}>\n")
+            + &store("%e", 2, out);
+        if multiplied {
+            body += &format!(
+                "    %r = arith.truncf %e : vector<{out}> to vector<128x1024xbf16>\n    \
+                 %none = arith.constant dense<0.000000e+00> : vector<{square}>\n    \
+                 %q = tpu.matmul %r, %w, %none {{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+                 [0, 0, 1, 1], [], []>}} : vector<128x1024xbf16>, vector<{weights}>, vector<{square}> -> vector<{square}>\n"
+            );
+            body = load("%w", 3, &weights) + &body + &store("%q", 4, &square);
+        }
+        let module = probe(&[lhs, rhs, out, &weights, &square], &body);
+        schedule(&module, &machine(target)).unwrap().registers()
+    };
+    let more = |target, multiplied| {
+        let [exponentials, squares] = ["math.exp %p", "arith.mulf %p, %p"]
+            .map(|operation| held(target, operation, multiplied));
+        exponentials - squares
+    };
+    assert!(more("v6e", false) >= 40.0);
+    assert!(more("v6e", true) < 40.0);
+    assert!(more("v7x", false) < 40.0);
+}

@@ -473,6 +473,9 @@ impl Walk<'_> {
         let accumulate = self.module.made_by(c, "arith.constant").is_none();
         let product = self.product(op);
         let standing = self.take_turn(&product);
+        if [a, b].iter().any(|&value| self.usage.is_of_products(value)) {
+            self.block.multiplies_results();
+        }
         let mut out = self.block.product([&lhs, &rhs], &product, standing);
         if accumulate {
             let acc = self.vector(c);
