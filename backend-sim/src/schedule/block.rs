@@ -1,5 +1,6 @@
 //! One straight-line block: vector operations placed on the units of a core.
 
+mod held;
 mod late;
 mod moves;
 mod operands;

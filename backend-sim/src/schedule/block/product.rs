@@ -140,37 +140,11 @@ impl Block<'_> {
         let beside =
             accumulates && n_tiles == 1 && p.passes == 1.0 && tiles >= units && !standing.alone;
         let (lhs, rhs) = self.operands(lhs, rhs, p, columns_at_once as usize, beside);
-        // From v6e on the parts of one block of the contraction are made before its passes, of the columns that the
-        // units take at once; a left operand that meets other columns later is kept whole.
-        let all_at_once = n_tiles as f64 <= columns_at_once;
-        // Units that share a lone column of blocks have a block of the contraction each; one of 128 columns is shared so
-        // if its result is only stored, and one of no more rows if weights are transposed, too.
-        let in_blocks = p.n > 128 || p.stored && (p.m > 128 || p.transpose_rhs);
-        let blocks_at_once = match machine.accumulates() && standing.alone && n_tiles == 1 {
-            true if in_blocks => units as usize,
-            _ => 1,
-        };
-        let block_of_k = (dim * blocks_at_once).min(p.k) as f64 / p.k as f64;
-        let [lhs_ahead, rhs_ahead] = machine
-            .parts_ahead(n_tiles == 1)
-            .map(|parts| block_of_k * parts);
-        let lhs_parts = match all_at_once && machine.new_units() {
-            // Units that have columns of their own take the same rows at different times.
-            true if n_tiles > 1 => block_of_k * ROWS_OF_ALL,
-            true => lhs_ahead,
-            // Parts that meet no other columns are dropped after their passes.
-            false if n_tiles == 1 => machine.parts_of_rows(p.transpose_lhs) / k_tiles as f64,
-            false if kept => machine.parts_kept(k_tiles, p.transpose_lhs),
-            false => 0.0,
-        };
-        let rhs_parts = rhs_ahead * (columns_at_once / n_tiles as f64).min(1.0);
-        let parts: Vec<u32> = match p.passes > 1.0 {
-            true => [
-                lhs_parts * lhs.registers() as f64,
-                (rhs_parts * weight_registers).max(machine.parts_of_square()),
-            ]
-            .map(|registers| self.account.loaded(registers, 1.0))
-            .into(),
+        let parts = match p.passes > 1.0 {
+            true => {
+                let registers = [lhs.registers() as f64, weight_registers];
+                self.exact_parts(registers, p, standing.alone, columns_at_once, kept)
+            }
             false => Vec::new(),
         };
         let (lhs, rhs) = (&lhs, &rhs);
@@ -415,41 +389,6 @@ impl Block<'_> {
         out
     }
 
-    /// Weights of so many columns are pushed. Registers that were loaded have those of two columns, and wait for the
-    /// second.
-    fn halves(&mut self, columns: usize, registers: f64, pushed: Span) {
-        if columns > 1 {
-            return self.account.held(registers, [pushed.start, pushed.end]);
-        }
-        match self.half.take() {
-            Some(first) => self.account.held(registers, [first, pushed.end]),
-            None => self.half = Some(pushed.end),
-        }
-    }
-
-    /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
-    /// each register of them for its own, before for all.
-    fn wait_for_rounds(
-        &mut self,
-        out: &Vector,
-        columns: usize,
-        rounds: f64,
-        [first, last]: [f64; 2],
-    ) {
-        let all = out.rows.registers;
-        if !self.machine.new_units() {
-            return self.account.held((all * columns) as f64, [first, last]);
-        }
-        let round = (last - first).max(0.0) / rounds;
-        let mut rows = 0;
-        for r in 0..out.rows.groups() {
-            rows += out.rows.size(r);
-            let passed = round * rows as f64 / all as f64;
-            let from_to = [first + passed, last - (round - passed)];
-            (self.account).held((out.rows.size(r) * columns) as f64, from_to);
-        }
-    }
-
     /// Loads a left operand that is in memory while its rows enter the matrix units during `spans`: each of its columns
     /// a column ahead.
     fn load_in_time(&mut self, lhs: &Vector, spans: &[Span]) {
@@ -468,20 +407,6 @@ impl Block<'_> {
                 [from, from + lhs.columns.size(column)],
             );
             ready = first.start + column as f64 * each;
-        }
-    }
-
-    /// Rows of the left operand enter the matrix units during `span`, one block of the contraction
-    /// after the other.
-    fn streamed(&mut self, lhs: &Vector, rows: [usize; 2], span: Span) {
-        let blocks = lhs.columns.groups();
-        let each = (span.end - span.start) / blocks as f64;
-        for block in 0..blocks {
-            let start = span.start + block as f64 * each;
-            let first = block * lhs.columns.step;
-            let columns = [first, first + lhs.columns.size(block)];
-            let end = start + each;
-            self.used(lhs, rows, columns, Span { start, end });
         }
     }
 }
@@ -532,10 +457,6 @@ const SPLIT_ROWS: usize = 128;
 
 /// Parts of an f32 register in an exact product.
 const EXACT_PARTS: f64 = 3.0;
-
-/// Registers for each f32 register of rows in parts that units take at different times, each for columns of its own.
-/// In nine probes on v7x registers are within 7 % of what libtpu spills and the file.
-const ROWS_OF_ALL: f64 = 2.7;
 
 /// Rows of registers of the left operand that enter the matrix units together.
 struct Rows {

@@ -1,0 +1,104 @@
+//! What a product holds in registers beside its results: parts of exact operands, weights that wait, sums of rounds.
+
+use super::super::timeline::Span;
+use super::super::vector::Vector;
+use super::Block;
+use super::product::Product;
+
+/// Registers for each f32 register of rows in parts that units take at different times, each for columns of its own.
+/// In nine probes on v7x registers are within 7 % of what libtpu spills and the file.
+const ROWS_OF_ALL: f64 = 2.7;
+
+impl Block<'_> {
+    /// Entries of the parts of both operands of an exact product, which have so many registers. From v6e on those of one
+    /// block of the contraction are made before its passes, of the columns that the units take at once; a left operand
+    /// that meets other columns later is `kept` whole.
+    pub(super) fn exact_parts(
+        &mut self,
+        [rows, weights]: [f64; 2],
+        p: &Product,
+        alone: bool,
+        columns_at_once: f64,
+        kept: bool,
+    ) -> Vec<u32> {
+        let machine = self.machine;
+        let dim = machine.target.mxu_dim.value;
+        let (k_tiles, n_tiles) = (p.k.div_ceil(dim), p.n.div_ceil(dim));
+        let all_at_once = n_tiles as f64 <= columns_at_once;
+        // Units that share a lone column of blocks have a block of the contraction each; one of 128 columns is shared so
+        // if its result is only stored, and one of no more rows if weights are transposed, too.
+        let in_blocks = p.n > 128 || p.stored && (p.m > 128 || p.transpose_rhs);
+        let blocks_at_once = match machine.accumulates() && alone && n_tiles == 1 {
+            true if in_blocks => machine.target.mxu_count.value,
+            _ => 1,
+        };
+        let block_of_k = (dim * blocks_at_once).min(p.k) as f64 / p.k as f64;
+        let [rows_ahead, weights_ahead] = machine.parts_ahead(n_tiles == 1);
+        let of_rows = match all_at_once && machine.new_units() {
+            // Units that have columns of their own take the same rows at different times.
+            true if n_tiles > 1 => block_of_k * ROWS_OF_ALL,
+            true => block_of_k * rows_ahead,
+            // Parts that meet no other columns are dropped after their passes.
+            false if n_tiles == 1 => machine.parts_of_rows(p.transpose_lhs) / k_tiles as f64,
+            false if kept => machine.parts_kept(k_tiles, p.transpose_lhs),
+            false => 0.0,
+        };
+        let of_weights = block_of_k * weights_ahead * (columns_at_once / n_tiles as f64).min(1.0);
+        let registers = [
+            of_rows * rows,
+            (of_weights * weights).max(machine.parts_of_square()),
+        ];
+        registers
+            .map(|registers| self.account.loaded(registers, 1.0))
+            .into()
+    }
+
+    /// Weights of so many columns are pushed. Registers that were loaded have those of two columns, and wait for the
+    /// second.
+    pub(super) fn halves(&mut self, columns: usize, registers: f64, pushed: Span) {
+        if columns > 1 {
+            return self.account.held(registers, [pushed.start, pushed.end]);
+        }
+        match self.half.take() {
+            Some(first) => self.account.held(registers, [first, pushed.end]),
+            None => self.half = Some(pushed.end),
+        }
+    }
+
+    /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
+    /// each register of them for its own, before for all.
+    pub(super) fn wait_for_rounds(
+        &mut self,
+        out: &Vector,
+        columns: usize,
+        rounds: f64,
+        [first, last]: [f64; 2],
+    ) {
+        let all = out.rows.registers;
+        if !self.machine.new_units() {
+            return self.account.held((all * columns) as f64, [first, last]);
+        }
+        let round = (last - first).max(0.0) / rounds;
+        let mut rows = 0;
+        for r in 0..out.rows.groups() {
+            rows += out.rows.size(r);
+            let passed = round * rows as f64 / all as f64;
+            let from_to = [first + passed, last - (round - passed)];
+            (self.account).held((out.rows.size(r) * columns) as f64, from_to);
+        }
+    }
+
+    /// Rows of the left operand enter the matrix units during `span`, one block of the contraction
+    /// after the other.
+    pub(super) fn streamed(&mut self, lhs: &Vector, rows: [usize; 2], span: Span) {
+        let blocks = lhs.columns.groups();
+        let each = (span.end - span.start) / blocks as f64;
+        for block in 0..blocks {
+            let start = span.start + block as f64 * each;
+            let first = block * lhs.columns.step;
+            let columns = [first, first + lhs.columns.size(block)];
+            let end = start + each;
+            self.used(lhs, rows, columns, Span { start, end });
+        }
+    }
+}
