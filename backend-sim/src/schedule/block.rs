@@ -152,9 +152,9 @@ impl<'a> Block<'a> {
     /// Most registers that hold values at once.
     ///
     /// What has no products and little for the cross-lane units the compiler leaves in the order of the program, or
-    /// takes from store to store, each with the chains of operations that it needs, if fewer registers hold values then.
-    /// Where a block loads what it has stored they are not fewer: its longest chain leads through memory, and would come
-    /// first.
+    /// takes from store to store, each with the chains of operations that it needs, if fewer registers hold values
+    /// then. Where a block loads what it has stored they are not fewer: its longest chain leads through memory, and
+    /// would come first.
     pub(crate) fn registers(&mut self) -> f64 {
         let [xlu, valu] = [Unit::Xlu, Unit::Valu].map(|unit| self.timeline.taken(unit));
         if self.is_plain() && (xlu == 0.0 || self.chained && xlu < valu) {

@@ -182,8 +182,9 @@ impl Machine {
     }
 
     /// Registers beyond those that hold values at once, in the order of the program, that a block without products has
-    /// slots for. 16 are what the assignment of registers takes in the median of kernels; from v5 on, where bundles have
-    /// four vector operations instead of two, they leave that order and make up for it. Of 0 to 20 best on `fit.csv`.
+    /// slots for. 16 are what the assignment of registers takes in the median of kernels; from v5 on, where bundles
+    /// have four vector operations instead of two, they leave that order and make up for it. Of 0 to 20 best on
+    /// `fit.csv`.
     pub fn kept_in_order(&self) -> f64 {
         match self.target.generation {
             Generation::V4 => 16.0,
@@ -191,15 +192,8 @@ impl Machine {
         }
     }
 
-    /// Most operations of a block without products after a store for which a load gets what is still in the register.
-    /// The compiler's list of them has 512 (probes on v6e and v7x: 509 are, 513 are not); in the order of the program
-    /// fewer lie between. From 200 to 400 the same points of `fit_logits.csv` are within 6 %.
-    pub fn forwards_behind(&self) -> f64 {
-        380.0
-    }
-
-    /// Registers for each f32 register of rows that meet one column of weights in an exact product, which hold its parts
-    /// while a block of the contraction has its passes. Before v6e; by probes of 128 to 1024 rows.
+    /// Registers for each f32 register of rows that meet one column of weights in an exact product, which hold its
+    /// parts while a block of the contraction has its passes. Before v6e; by probes of 128 to 1024 rows.
     pub fn parts_of_rows(&self, transposed: bool) -> f64 {
         match self.target.generation {
             Generation::V4 => 0.45 + self.transposed_rows(transposed),
@@ -227,8 +221,8 @@ impl Machine {
     }
 
     /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the
-    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; by probes of
-    /// 128 to 1024 rows, more of weights that are a single column of blocks.
+    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; by probes
+    /// of 128 to 1024 rows, more of weights that are a single column of blocks.
     pub fn parts_ahead(&self, one_column: bool) -> [f64; 2] {
         match self.target.generation {
             Generation::V4 | Generation::V5e | Generation::V5p => [0.0; 2],
@@ -254,8 +248,8 @@ impl Machine {
         }
     }
 
-    /// Registers of what was transposed that wait for their passes, where squares follow one another: on v5 eight of each
-    /// cross-lane unit (listings of probes).
+    /// Registers of what was transposed that wait for their passes, where squares follow one another: on v5 eight of
+    /// each cross-lane unit (listings of probes).
     pub fn popped_squares(&self) -> f64 {
         match self.target.generation {
             Generation::V5e | Generation::V5p => 8.0 * self.target.xlu_count.value as f64,
@@ -414,9 +408,9 @@ impl Machine {
         self.target.generation >= Generation::V6e
     }
 
-    /// Of so many registers of selections that are made of no products, how many are made while products are and wait for
-    /// exponentials. From v6e on 45 and 47 do in orders of deltas (spill slots of `fit.csv` are alike from 32 to 64); on
-    /// v5 37 of 64 and 94 to 112 of 128, and none where there are more or fewer.
+    /// Of so many registers of selections that are made of no products, how many are made while products are and wait
+    /// for exponentials. From v6e on 45 and 47 do in orders of deltas (spill slots of `fit.csv` are alike from 32 to
+    /// 64); on v5 37 of 64 and 94 to 112 of 128, and none where there are more or fewer.
     pub fn selected_ahead(&self, registers: usize) -> f64 {
         match self.target.generation {
             Generation::V4 => 0.0,

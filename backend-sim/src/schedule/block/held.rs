@@ -10,9 +10,9 @@ use super::product::Product;
 const ROWS_OF_ALL: f64 = 2.7;
 
 impl Block<'_> {
-    /// Entries of the parts of both operands of an exact product, which have so many registers. From v6e on those of one
-    /// block of the contraction are made before its passes, of the columns that the units take at once; a left operand
-    /// that meets other columns later is `kept` whole.
+    /// Entries of the parts of both operands of an exact product, which have so many registers. From v6e on those of
+    /// one block of the contraction are made before its passes, of the columns that the units take at once; a left
+    /// operand that meets other columns later is `kept` whole.
     pub(super) fn exact_parts(
         &mut self,
         [rows, weights]: [f64; 2],
@@ -25,8 +25,8 @@ impl Block<'_> {
         let dim = machine.target.mxu_dim.value;
         let (k_tiles, n_tiles) = (p.k.div_ceil(dim), p.n.div_ceil(dim));
         let all_at_once = n_tiles as f64 <= columns_at_once;
-        // Units that share a lone column of blocks have a block of the contraction each; one of 128 columns is shared so
-        // if its result is only stored, and one of no more rows if weights are transposed, too.
+        // Units that share a lone column of blocks have a block of the contraction each; one of 128 columns is shared
+        // so if its result is only stored, and one of no more rows if weights are transposed, too.
         let in_blocks = p.n > 128 || p.stored && (p.m > 128 || p.transpose_rhs);
         let blocks_at_once = match machine.accumulates() && alone && n_tiles == 1 {
             true if in_blocks => machine.target.mxu_count.value,
@@ -65,8 +65,8 @@ impl Block<'_> {
         }
     }
 
-    /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e on
-    /// each register of them for its own, before for all.
+    /// Sums of so many columns wait for the results of the last round, which come in the order of the first: from v6e
+    /// on each register of them for its own, before for all.
     pub(super) fn wait_for_rounds(
         &mut self,
         out: &Vector,

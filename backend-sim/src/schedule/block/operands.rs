@@ -172,8 +172,8 @@ fn split(exact: bool) -> f64 {
 pub(super) const PACK: f64 = 0.5;
 
 /// Registers that hold halves of tiles of what is transposed, which lie far apart in memory: one load has those of two
-/// blocks of columns, and 64 loads wait for the second, 28 combined registers for a cross-lane unit (listings of probes on
-/// v6e and v7x, of 256 rows and more). Products of more columns than a unit has load them again.
+/// blocks of columns, and 64 loads wait for the second, 28 combined registers for a cross-lane unit (listings of probes
+/// on v6e and v7x, of 256 rows and more). Products of more columns than a unit has load them again.
 const HALVES: f64 = 92.0;
 const HALVES_ROWS: f64 = 256.0;
 

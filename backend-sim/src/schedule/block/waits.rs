@@ -8,12 +8,12 @@ use super::Block;
 /// are alike; in listings it is 3 to 8 of them.
 const SUB_TILES_THAT_WAIT: usize = 2;
 
-/// Part of scores that are worked off row by row which is held between their first use and their last. The compiler lists
-/// these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
+/// Part of scores that are worked off row by row which is held between their first use and their last. The compiler
+/// lists these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
 const ROW_BY_ROW: f64 = 0.5;
 
-/// Results of a product that wait for the vector unit, most of which are 43 to 90 in orders of deltas on v6e. Spill slots
-/// of `fit.csv` are alike from 48 to 64.
+/// Results of a product that wait for the vector unit, most of which are 43 to 90 in orders of deltas on v6e. Spill
+/// slots of `fit.csv` are alike from 48 to 64.
 const POPPED_AHEAD: f64 = 48.0;
 
 impl Block<'_> {
@@ -27,8 +27,8 @@ impl Block<'_> {
         self.added.push(self.all_entries(value));
     }
 
-    /// The value is selected, and not of results of products: from v5 on it is made while these are, as far as the vector
-    /// unit is free.
+    /// The value is selected, and not of results of products: from v5 on it is made while these are, as far as the
+    /// vector unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
         let ahead = self.machine.selected_ahead(value.registers());
         if ahead > 0.0 && value.late.is_none() {
@@ -45,8 +45,8 @@ impl Block<'_> {
         self.settle_sums();
     }
 
-    /// Results of products wait while the vector unit works off those before them, beside a softmax that does not add to
-    /// sums in memory. Where products are made of them, as in attention, matrix units are what takes long.
+    /// Results of products wait while the vector unit works off those before them, beside a softmax that does not add
+    /// to sums in memory. Where products are made of them, as in attention, matrix units are what takes long.
     fn settle_popped(&mut self) {
         let softmax = self.timeline.taken(Unit::Eup) > 0.0 && self.added.is_empty();
         if self.popped == 0.0 || !softmax || self.needs_results {

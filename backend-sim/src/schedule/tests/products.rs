@@ -320,8 +320,8 @@ fn registers_of_packed_weights_wait_for_the_second_of_two_columns_on_v4() {
 
 #[test]
 fn sums_wait_where_blocks_of_the_contraction_do_not_fill_the_units() {
-    // Slots for spills that libtpu 0.0.51 has. Four units have four blocks of the contraction at once, or three and one of
-    // the next column.
+    // Slots for spills that libtpu 0.0.51 has. Four units have four blocks of the contraction at once, or three and one
+    // of the next column.
     for (target, file, [m, k, n], slots) in [
         ("v4", 32.0, [512, 384, 512], 149.0),
         ("v5e", 64.0, [256, 384, 512], 38.0),

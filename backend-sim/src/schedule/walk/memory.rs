@@ -11,7 +11,7 @@ use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Module, Op};
 use super::super::unit::Machine;
 use super::super::usage::Usage;
 use super::super::vector::{Fetch, Vector};
-use super::rows::side_by_side;
+use super::rows::stacked;
 use super::{Known, Loaded, Passed, Stored, View, Walk};
 use crate::access::{Access, place, segment};
 use crate::signature::memref;
@@ -205,22 +205,9 @@ impl<'m> Walk<'m> {
                 self.know(result.index(), Known::Vector(value));
                 return;
             }
-            let rows = (forwards && view.rows_per_word == 1)
-                .then(|| side_by_side(stored, start, size, bits))
+            let in_parts = (forwards && view.rows_per_word == 1)
+                .then(|| stacked(stored, start, size, bits))
                 .flatten();
-            if let Some(parts) = rows {
-                is_answered = true;
-                let is_dropped = self.forwarded[view.root];
-                let behind = self.block.operations() - self.machine.forwards_behind();
-                let passes = |part: &Stored| {
-                    is_dropped || self.block.is_plain() && part.operations >= behind
-                };
-                if parts.iter().any(|&part| passes(part)) {
-                    let parts = parts.into_iter().map(|part| (part.clone(), passes(part)));
-                    let parts = parts.collect();
-                    return self.load_rows(result, parts);
-                }
-            }
             // What was stored in another form is loaded row after row, each as soon as it is there.
             let stored = |part: &Stored| match forwards {
                 true => part.end,
@@ -231,6 +218,12 @@ impl<'m> Walk<'m> {
             };
             let parts = last.into_iter().chain(parts);
             ready = parts.map(stored).fold(0.0, f64::max);
+            if let Some(parts) = in_parts {
+                is_answered = true;
+                if self.load_rows(result, view.root, parts) {
+                    return;
+                }
+            }
         } else if let Some(stored) = self.stored.get(&view.root) {
             ready = stored.iter().map(|part| part.end).fold(0.0, f64::max);
         }
