@@ -207,6 +207,11 @@ impl Account {
         self.entries[entry as usize].lazy = true;
     }
 
+    /// A group that is not used yet is made at its first use.
+    pub(crate) fn made_when_used(&mut self, entry: u32) {
+        self.entries[entry as usize].lazy = true;
+    }
+
     /// When the last of these is read, as far as is known.
     pub(crate) fn dead(&self, entries: &[u32]) -> f64 {
         (entries

@@ -5,9 +5,11 @@ mod late;
 mod moves;
 mod operands;
 mod product;
+mod statistics;
 mod units;
 mod waits;
 
+use self::statistics::Statistics;
 use self::units::Units;
 use super::account::Account;
 use super::rates::Rates;
@@ -51,6 +53,8 @@ pub(crate) struct Block<'a> {
     results: Vec<(usize, Vec<u32>)>,
     /// When the weights were pushed that share registers with those of the next column.
     half: Option<f64>,
+    /// How often packed weights of one column were loaded from memory of words.
+    loaded_words: u32,
     /// Registers of the largest result that is popped before it is worked off.
     popped: f64,
     /// Whether results are needed before all of them are worked off: by products, or for their maximum.
@@ -65,6 +69,8 @@ pub(crate) struct Block<'a> {
     /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of
     /// them.
     held: f64,
+    /// Statistics that are transposed, and what waits for them.
+    statistics: Statistics,
     /// The matrix units, of which products may keep some.
     units: Units,
     /// Groups of the result of an operation that is made late, each with an entry of what it is made of.
@@ -96,6 +102,7 @@ impl<'a> Block<'a> {
             account: Account::default(),
             results: Default::default(),
             half: None,
+            loaded_words: 0,
             popped: 0.0,
             needs_results: false,
             kept: Vec::new(),
@@ -103,6 +110,7 @@ impl<'a> Block<'a> {
             fed: [0.0; 2],
             parted: [0.0; 2],
             held: machine.held_products(false, false),
+            statistics: Statistics::default(),
             units: Units::new(machine.target.mxu_count.value),
             operands: Vec::new(),
             sums_products: false,
@@ -161,7 +169,8 @@ impl<'a> Block<'a> {
             return self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
         }
         self.settle_waits();
-        self.account.peak()
+        let peak = self.account.peak();
+        self.registers_of_statistics(peak).unwrap_or(peak)
     }
 
     /// Operations on registers so far.
@@ -201,6 +210,7 @@ impl<'a> Block<'a> {
         self.account.clear();
         self.results.clear();
         self.half = None;
+        self.loaded_words = 0;
         self.popped = 0.0;
         self.needs_results = false;
         self.kept.clear();
@@ -208,6 +218,7 @@ impl<'a> Block<'a> {
         self.fed = [0.0; 2];
         self.parted = [0.0; 2];
         self.held = self.machine.held_products(false, false);
+        self.statistics = Statistics::default();
         self.units.clear();
         self.chained = false;
         self.reduced_until = 0.0;
@@ -354,6 +365,14 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// A mask that was just computed is computed when it is first used, whatever else could be done earlier: there are
+    /// few registers for masks.
+    pub(crate) fn made_when_used(&mut self, value: &Vector) {
+        for entry in self.all_entries(value) {
+            self.account.made_when_used(entry);
+        }
+    }
+
     /// Enters the groups of a value of which only a part is alive at a time: register by register, the
     /// scheduler lets the next operation follow.
     fn hold_part(&mut self, value: &mut Vector, part: f64) {
@@ -378,6 +397,7 @@ impl<'a> Block<'a> {
         out.along_lanes = columns == 1 && inputs.iter().all(|v| v.along_lanes);
         let extents = (out.rows, out.columns);
         let alike = |input: &Vector| (input.rows, input.columns) == extents;
+        out.transposed = self.meets(inputs);
         out.late = self.late(inputs);
         out.made = self.made(inputs, out.registers() as f64 * cost.valu);
         for group in out.groups() {

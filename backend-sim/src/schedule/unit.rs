@@ -147,6 +147,11 @@ impl Machine {
         self.target.generation == Generation::V4
     }
 
+    /// Whether packed weights of a single column are loaded row by row from memory of words.
+    pub fn loads_words_by_rows(&self) -> bool {
+        self.target.generation == Generation::V4
+    }
+
     /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, and in
     /// rows of one register on v6e, it takes them in another form than they are stored in, so they are loaded.
     pub fn forwards_packed(&self, row: usize) -> bool {
@@ -253,6 +258,15 @@ impl Machine {
     pub fn popped_squares(&self) -> f64 {
         match self.target.generation {
             Generation::V5e | Generation::V5p => 8.0 * self.target.xlu_count.value as f64,
+            _ => 0.0,
+        }
+    }
+
+    /// Registers of transposed weights of several columns that wait to be pushed, where the units have three or four blocks
+    /// of the contraction at once: on v4 10 to 29 in ten probes of 128 to 1024 rows.
+    pub fn popped_weights(&self) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 20.0,
             _ => 0.0,
         }
     }
@@ -419,6 +433,15 @@ impl Machine {
                 _ => 0.0,
             },
             _ => 48.0,
+        }
+    }
+
+    /// Of so many sub-tiles what they add to sums in memory waits, where sums wait at all. In listings it is 3 to 8 of
+    /// them; so many are nearest to spill slots of `fit.csv`, and to 45 forward passes each that were compiled for it.
+    pub fn sub_tiles_that_wait(&self) -> usize {
+        match self.target.generation {
+            Generation::V6e => 3,
+            _ => 2,
         }
     }
 

@@ -105,6 +105,15 @@ pub(crate) struct Made {
     pub(crate) work: f64,
 }
 
+/// What a value has of transpositions in its block.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Transposed {
+    /// The last of them, counted from 1.
+    pub(crate) last: u32,
+    /// Whether it is made of nothing else.
+    pub(crate) alone: bool,
+}
+
 /// A vector value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Vector {
@@ -118,6 +127,8 @@ pub(crate) struct Vector {
     pub(crate) along_lanes: bool,
     /// Whether it was rounded from a wider value.
     pub(crate) rounded: bool,
+    /// What it has of transpositions.
+    pub(crate) transposed: Option<Transposed>,
     /// Values in memory that it is made of, if it is made when it is first used.
     pub(crate) late: Option<usize>,
     /// What it takes to make it, if all of it is in memory but for operations on each register.
@@ -142,6 +153,7 @@ impl Vector {
             bits,
             along_lanes: false,
             rounded: false,
+            transposed: None,
             late: None,
             made: None,
             ready: vec![ready; rows.groups() * columns.groups()],

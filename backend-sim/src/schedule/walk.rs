@@ -539,6 +539,9 @@ impl<'m> Walk<'m> {
         let inputs: Vec<&Vector> = inputs.iter().map(|v| &**v).collect();
         let bits = self.bits(result);
         let out = self.block.element_wise(&inputs, bits, cost);
+        if self.module.op_name(op).starts_with("arith.cmp") {
+            self.block.made_when_used(&out);
+        }
         if self.usage.waits_for_maximum(result) {
             self.block.hold_whole(&out);
         }

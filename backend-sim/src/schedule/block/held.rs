@@ -9,6 +9,14 @@ use super::product::Product;
 /// In nine probes on v7x registers are within 7 % of what libtpu spills and the file.
 const ROWS_OF_ALL: f64 = 2.7;
 
+/// Registers that hold values while rows of words are put together; fewer than those by which the rows that wait are
+/// more; and those of each product after the second. Of more rows none wait (probes of `linear_ce_dw` on v4, of 128 to
+/// 512 rows and 128 columns, with one to four products).
+const FIRST_ROWS_OF_WORDS: f64 = 41.0;
+const BEYOND_ROWS_OF_WORDS: f64 = 13.0;
+const OTHER_ROWS_OF_WORDS: f64 = 9.0;
+const MOST_ROWS_OF_WORDS: usize = 128;
+
 impl Block<'_> {
     /// Entries of the parts of both operands of an exact product, which have so many registers. From v6e on those of
     /// one block of the contraction are made before its passes, of the columns that the units take at once; a left
@@ -51,6 +59,24 @@ impl Block<'_> {
         registers
             .map(|registers| self.account.loaded(registers, 1.0))
             .into()
+    }
+
+    /// A single column of so many registers of packed weights is loaded from memory of words. On v4 it is put together
+    /// through memory, from eight rows to a register; what is loaded again for another product waits for the first to
+    /// be stored, if it is not too much.
+    pub(crate) fn loads_words(&mut self, registers: usize) {
+        if !self.machine.loads_words_by_rows() {
+            return;
+        }
+        let rows = 8 * registers;
+        self.loaded_words += 1;
+        let more = match self.loaded_words {
+            1 => FIRST_ROWS_OF_WORDS,
+            _ if rows > MOST_ROWS_OF_WORDS => return,
+            2 => rows as f64 - BEYOND_ROWS_OF_WORDS,
+            _ => OTHER_ROWS_OF_WORDS,
+        };
+        self.account.held(more, [0.0, 1.0]);
     }
 
     /// Weights of so many columns are pushed. Registers that were loaded have those of two columns, and wait for the

@@ -154,6 +154,7 @@ impl Block<'_> {
             }
         }
         self.hold_from_use(&mut out, 1.0);
+        out.transposed = Some(self.statistics.transposed());
         out
     }
 
@@ -270,6 +271,7 @@ impl Block<'_> {
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
         let more = (rows * columns).max(1.0);
+        out.transposed = self.of_transposed(&[input]);
         out.late = self.late(&[input]);
         out.made = self.made(&[input], out.registers() as f64 * more * valu);
         for group in out.groups() {
@@ -314,6 +316,7 @@ impl Block<'_> {
                 self.account.used(entry, ready, ready);
             }
         }
+        self.keeps_statistics(value);
         self.hold(&mut out);
         let is_result = |entry: &u32| (self.results.iter()).any(|(_, of)| of.contains(entry));
         if value.entries.first().is_some_and(is_result) {
@@ -338,7 +341,7 @@ impl Block<'_> {
                 self.account.used(entry, ready, ready);
             }
         }
-        self.hold_part(&mut out, self.machine.temporaries);
+        self.hold_from_use(&mut out, self.machine.temporaries);
         out
     }
 
@@ -365,6 +368,7 @@ impl Block<'_> {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
         out.block = self.number;
         out.along_lanes = input.along_lanes;
+        out.transposed = self.of_transposed(&[input]);
         out.late = self.late(&[input]);
         let all = input.columns.groups();
         for group in out.groups() {
@@ -383,23 +387,20 @@ impl Block<'_> {
         out
     }
 
-    /// Values one after the other, along columns or rows of registers.
+    /// Values one after the other, along columns or rows of registers, each with how many of these it is for.
     pub(crate) fn join(
         &mut self,
-        inputs: &[Rc<Vector>],
+        inputs: &[(Rc<Vector>, usize)],
         mut out: Vector,
         along_columns: bool,
     ) -> Vector {
         out.block = self.number;
+        let values: Vec<&Vector> = inputs.iter().map(|(input, _)| &**input).collect();
+        out.transposed = self.of_transposed(&values);
         let size = |v: &Vector| match along_columns {
             true => v.columns.registers,
             false => v.rows.registers,
         };
-        let whole = match along_columns {
-            true => out.columns.registers,
-            false => out.rows.registers,
-        };
-        let each = whole.div_ceil(inputs.len().max(1));
         for group in out.groups() {
             let (from, to) = match along_columns {
                 true => (group.column, group.column + group.columns),
@@ -407,14 +408,17 @@ impl Block<'_> {
             };
             let mut ready = 0.0_f64;
             let mut entries = Vec::new();
-            for (i, input) in inputs.iter().enumerate() {
-                let (a, b) = (from.max(i * each), to.min((i + 1) * each));
+            let mut end = 0;
+            for (input, registers) in inputs {
+                let first = end;
+                end += registers;
+                let (a, b) = (from.max(first), to.min(end));
                 if a >= b {
                     continue;
                 }
                 let local = [
-                    (a - i * each).min(size(input) - 1),
-                    (b - i * each).min(size(input)),
+                    (a - first).min(size(input) - 1),
+                    (b - first).min(size(input)),
                 ];
                 let (rows, columns) = match along_columns {
                     true => (group.row_range(), local),

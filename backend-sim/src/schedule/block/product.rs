@@ -50,6 +50,9 @@ impl Block<'_> {
         p: &Product,
         standing: Standing,
     ) -> Vector {
+        if p.passes > 1.0 {
+            self.multiplies_exactly();
+        }
         let machine = self.machine;
         let target = machine.target;
         let dim = target.mxu_dim.value;
@@ -362,6 +365,9 @@ impl Block<'_> {
             results = [results[0].min(summed[0]), results[1].max(ended)];
             if waits {
                 self.wait_for_rounds(&out, size.min(lane_tiles), rounds, summed);
+            }
+            if p.transpose_rhs && n_tiles > 1 && bf16 && c == 0 && (3..=4).contains(&k_tiles) {
+                self.account.held(machine.popped_weights(), summed);
             }
             if squares_wait && c == 0 && (!waits || n_tiles == 1) {
                 let others = parts_of_k.min(units) - 1.0;

@@ -4,10 +4,6 @@ use super::super::unit::Unit;
 use super::super::vector::Vector;
 use super::Block;
 
-/// Of so many sub-tiles what they add waits, where sums wait at all. Fitted to spill slots of `fit.csv`, where 2 and 3
-/// are alike; in listings it is 3 to 8 of them.
-const SUB_TILES_THAT_WAIT: usize = 2;
-
 /// Part of scores that are worked off row by row which is held between their first use and their last. The compiler
 /// lists these operations so that 16 registers hold values; spill slots of `fit.csv` are alike from 0.1 to 0.6.
 const ROW_BY_ROW: f64 = 0.5;
@@ -84,7 +80,7 @@ impl Block<'_> {
         }
         let end = self.timeline.end();
         for (i, entries) in self.added.iter().enumerate() {
-            let until = (self.added.get(i + SUB_TILES_THAT_WAIT))
+            let until = (self.added.get(i + self.machine.sub_tiles_that_wait()))
                 .map_or(end, |later| self.account.made(later));
             (entries.iter()).for_each(|&entry| self.account.waits(entry, until));
         }

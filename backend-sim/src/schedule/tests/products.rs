@@ -338,3 +338,55 @@ fn sums_wait_where_blocks_of_the_contraction_do_not_fill_the_units() {
         );
     }
 }
+
+/// Products of transposed columns of `rows` rows, 128 columns to each, with one column of weights that lies in memory
+/// as words.
+fn of_words(rows: usize, count: usize) -> Module {
+    let (columns, words) = (128 * count, format!("{}x128xi32", rows / 2));
+    let types = [
+        (rows, columns, "bf16"),
+        (rows, 128, "bf16"),
+        (columns, 128, "f32"),
+    ];
+    let [lhs, rhs, out] = types.map(|(m, n, dtype)| format!("{m}x{n}x{dtype}"));
+    let (part, result) = (format!("{rows}x128xbf16"), "128x128xf32");
+    let vmem = "#tpu.memory_space<vmem>";
+    let mut body = format!(
+        "    %cst = arith.constant dense<0.000000e+00> : vector<{result}>\n    \
+         %words = tpu.memref_bitcast %arg1 : memref<{words}, {vmem}> -> memref<{rhs}, {vmem}>\n"
+    );
+    for i in 0..count {
+        body += &format!(
+            "    %n{i} = arith.constant {} : index\n    \
+             %l{i} = vector.load %arg0[%c0, %n{i}] : memref<{lhs}, {vmem}>, vector<{part}>\n    \
+             %r{i} = vector.load %words[%c0, %c0] : memref<{rhs}, {vmem}>, vector<{rhs}>\n    \
+             %p{i} = tpu.matmul %l{i}, %r{i}, %cst {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], \
+             [1], [0, 1, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{part}>, vector<{rhs}>, \
+             vector<{result}> -> vector<{result}>\n    \
+             tpu.vector_store %arg2[%n{i}, %c0], %p{i} {{strides = array<i32>}} : memref<{out}, {vmem}>, \
+             vector<{result}>, \n",
+            128 * i
+        );
+    }
+    probe(&[&lhs, &words, &out], &body)
+}
+
+#[test]
+fn rows_of_words_wait_for_those_of_the_product_before_on_v4() {
+    // Slots for spills that libtpu 0.0.51 has.
+    for (rows, count, slots) in [
+        (128, 1, 9.0),
+        (128, 2, 57.0),
+        (128, 4, 68.0),
+        (256, 2, 130.0),
+        (256, 4, 133.0),
+        (512, 1, 9.0),
+    ] {
+        let kernel = schedule(&of_words(rows, count), &machine("v4")).unwrap();
+        let predicted = kernel.registers() - 32.0;
+        assert!(
+            (predicted - slots).abs() <= 12.0,
+            "{rows} rows, {count} products: {predicted} of {slots}"
+        );
+    }
+}

@@ -83,3 +83,24 @@ fn registers_of_a_row_are_put_side_by_side() {
     // Two to one twice, after what sums over 128 columns take.
     assert!(of("v6e", 512).1 > of("v6e", 128).1 + 7.0);
 }
+
+#[test]
+fn a_scratch_that_is_stored_in_parts_of_unlike_heights_is_dropped() {
+    let dropped = |rows: [usize; 2]| {
+        let [all, first, second] =
+            [rows[0] + rows[1], rows[0], rows[1]].map(|rows| format!("{rows}x128xf32"));
+        let body = load("%0", 0, &first)
+            + &load("%1", 1, &second)
+            + &store("%0", 3, &first).replace(&format!("memref<{first}"), &format!("memref<{all}"))
+            + &format!("    %next = arith.constant {} : index\n", rows[0])
+            + &store("%1", 3, &second)
+                .replace(&format!("memref<{second}"), &format!("memref<{all}"))
+                .replace("[%c0,", "[%next,")
+            + &load("%2", 3, &all)
+            + &store("%2", 2, &all);
+        let module = with_scratch(&[&first, &second, &all, &all], 1, &body);
+        schedule(&module, &machine("v6e")).unwrap().dropped.len()
+    };
+    // Rows that end within a register are not passed on.
+    assert_eq!([[256, 128], [128, 256], [252, 132]].map(dropped), [1, 1, 0]);
+}

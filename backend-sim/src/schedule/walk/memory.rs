@@ -144,6 +144,9 @@ impl<'m> Walk<'m> {
             return;
         };
         let place = self.part(&view, indices, shape);
+        if view.rows_per_word > 1 && columns == 1 && self.usage.products_only(result) {
+            self.block.loads_words(rows);
+        }
         let shared = self.usage.products_only(result) || self.block.is_plain();
         let part = (place.as_ref())
             .filter(|_| shared && !self.stored.contains_key(&view.root))

@@ -345,19 +345,22 @@ impl Walk<'_> {
         let bits = self.bits(result);
         let dimension = self.module.integer_attribute(op, "dimension").unwrap_or(0);
         let [rows, columns] = Self::registers(shape, bits);
-        let values: Vec<_> = (self.module.operands(op).iter())
-            .map(|&value| self.vector(value))
-            .collect();
         let along_columns = dimension == shape.len() as i64 - 1;
+        let values: Vec<_> = (self.module.operands(op).iter())
+            .map(|&value| {
+                let [rows, columns] = Self::registers(self.shape(value), bits);
+                let registers = if along_columns { columns } else { rows };
+                (self.vector(value), registers)
+            })
+            .collect();
         // The same registers side by side are one value that does not vary.
-        if along_columns
-            && values
-                .iter()
-                .all(|v| v.columns.registers == 1 && Rc::ptr_eq(v, &values[0]))
-        {
+        let (first, _) = &values[0];
+        let is_same =
+            |(v, _): &(Rc<Vector>, usize)| v.columns.registers == 1 && Rc::ptr_eq(v, first);
+        if along_columns && values.iter().all(is_same) {
             let whole = self.shape(self.module.operands(op)[0]).last() == Some(&128);
             if whole {
-                self.know(result.index(), Known::Vector(values[0].clone()));
+                self.know(result.index(), Known::Vector(first.clone()));
                 return;
             }
         }

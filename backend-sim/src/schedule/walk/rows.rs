@@ -32,19 +32,22 @@ impl Walk<'_> {
         self.block.loads_stored();
         let bits = self.bits(result);
         let [rows, columns] = Self::registers(self.shape(result), bits);
-        let each = rows / parts.len();
         let mut passed = Vec::new();
         let mut values = Vec::new();
-        for (i, (part, passes)) in parts.into_iter().zip(passes).enumerate() {
+        let mut end = 0;
+        for (part, passes) in parts.into_iter().zip(passes) {
+            let [rows, _] = Self::registers(&part.size, bits);
+            let first = end;
+            end += rows;
             if passes {
-                values.push(part.value.clone());
+                values.push((part.value.clone(), rows));
                 passed.push(Passed {
-                    rows: [i * each, (i + 1) * each],
+                    rows: [first, end],
                     value: part.value,
                     source: part.source,
                 });
             } else {
-                values.push(Rc::new(self.block.load_late(&part.value)));
+                values.push((Rc::new(self.block.load_late(&part.value)), rows));
             }
         }
         let out = Vector::new(rows, columns, bits, 0.0);
@@ -55,8 +58,8 @@ impl Walk<'_> {
     }
 }
 
-/// Parts of as many rows of registers each that a place was stored in, from its first row to its last; none if it was
-/// stored otherwise.
+/// Parts of whole rows of registers that a place was stored in, from its first row to its last; none if it was stored
+/// otherwise.
 pub(super) fn stacked(
     stored: &[Stored],
     start: &[i64],
@@ -71,16 +74,16 @@ pub(super) fn stacked(
         return None;
     }
     parts.sort_by_key(|part| part.start[dimension]);
-    let each = size[dimension] / parts.len() as i64;
     let (mut at, mut of) = (start.to_vec(), size.to_vec());
-    of[dimension] = each;
-    let [rows, _] = Walk::registers(&of, bits);
     let fills = parts.iter().all(|part| {
-        let is_next = part.is_same(&at, &of) && part.value.rows.registers == rows;
-        at[dimension] += each;
+        of[dimension] = part.size[dimension];
+        let is_next = part.is_same(&at, &of);
+        at[dimension] += of[dimension];
+        let [rows, _] = Walk::registers(&of, bits);
         is_next
+            && of[dimension] % i64::from(8 * 32 / bits) == 0
+            && part.value.rows.registers == rows
     });
-    let whole =
-        each % i64::from(8 * 32 / bits) == 0 && each * parts.len() as i64 == size[dimension];
-    (whole && fills).then(|| parts.into_iter().cloned().collect())
+    let is_whole = at[dimension] == start[dimension] + size[dimension];
+    (is_whole && fills).then(|| parts.into_iter().cloned().collect())
 }
