@@ -437,7 +437,7 @@ impl Machine {
     }
 
     /// Of so many sub-tiles what they add to sums in memory waits, where sums wait at all. In listings it is 3 to 8 of
-    /// them; so many are nearest to spill slots of `fit.csv`, and to 45 forward passes each that were compiled for it.
+    /// them; so many are nearest to spill slots of `fit.csv`.
     pub fn sub_tiles_that_wait(&self) -> usize {
         match self.target.generation {
             Generation::V6e => 3,

@@ -13,8 +13,8 @@ use super::super::unit::Unit;
 use super::super::vector::{Transposed, Vector};
 use super::Block;
 
-/// Registers that wait for the labels of the first sub-tile. Fitted to 516 deltas of 128 to 1024 rows, all of whose
-/// hidden columns are one block, none of which is a point of `validate`.
+/// Registers that wait for the labels of the first sub-tile. Fitted to 464 deltas of 128 to 1024 rows, all of whose hidden
+/// columns are one block, with none of the types, blocks and options of a held-out point.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     /// For each register of a column of statistics: sums, and logarithms that are still read.
