@@ -186,6 +186,12 @@ impl<'a> Block<'a> {
         self.chained = true;
     }
 
+    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program: on v4 where
+    /// what is transposed was stored and is loaded again.
+    pub(crate) fn reduces_first(&self) -> bool {
+        self.machine.reduces_first() || self.chained
+    }
+
     /// Products are made of results of others.
     pub(crate) fn multiplies_results(&mut self) {
         self.needs_results = true;

@@ -176,7 +176,7 @@ impl Machine {
         self.new_units()
     }
 
-    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program.
+    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program, in any block.
     pub fn reduces_first(&self) -> bool {
         self.target.generation != Generation::V4
     }

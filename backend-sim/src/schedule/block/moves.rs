@@ -165,7 +165,7 @@ impl Block<'_> {
         let more = more as f64 * hold;
         let slots = self.timeline.taken(Unit::Xlu) + more;
         let cycles = |slots| self.rates.cycles(Unit::Xlu, slots);
-        let popped = match self.is_plain() && self.machine.reduces_first() {
+        let popped = match self.is_plain() && self.reduces_first() {
             true => self.machine.reduce_latency,
             false => 0.0,
         };

@@ -42,7 +42,7 @@ impl Walk<'_> {
     /// Registers of memory that are reduced along lanes further on in the block.
     fn reduced_later(&mut self) -> usize {
         let mut registers = 0;
-        if !self.machine.reduces_first() {
+        if !self.block.reduces_first() {
             return registers;
         }
         let mut last = None;
