@@ -201,15 +201,15 @@ impl Account {
         self.used(entry, first, last);
     }
 
-    /// Of a group that is not used yet all registers are held, from its first use on.
-    pub(crate) fn held_whole(&mut self, entry: u32) {
-        self.held_in_part(entry, 1.0);
-        self.entries[entry as usize].lazy = true;
-    }
-
     /// A group that is not used yet is made at its first use.
     pub(crate) fn made_when_used(&mut self, entry: u32) {
         self.entries[entry as usize].lazy = true;
+    }
+
+    /// The same, and all of its registers are held from then on.
+    pub(crate) fn held_whole(&mut self, entry: u32) {
+        self.made_when_used(entry);
+        self.held_in_part(entry, 1.0);
     }
 
     /// When the last of these is read, as far as is known.

@@ -186,8 +186,8 @@ impl<'a> Block<'a> {
         self.chained = true;
     }
 
-    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program: on v4 where
-    /// what is transposed was stored and is loaded again.
+    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program: on v4
+    /// where what is transposed was stored and is loaded again.
     pub(crate) fn reduces_first(&self) -> bool {
         self.machine.reduces_first() || self.chained
     }

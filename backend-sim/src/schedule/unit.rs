@@ -176,7 +176,8 @@ impl Machine {
         self.new_units()
     }
 
-    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program, in any block.
+    /// Whether reductions enter the cross-lane units before transpositions that come earlier in the program, in any
+    /// block.
     pub fn reduces_first(&self) -> bool {
         self.target.generation != Generation::V4
     }
@@ -262,8 +263,8 @@ impl Machine {
         }
     }
 
-    /// Registers of transposed weights of several columns that wait to be pushed, where the units have three or four blocks
-    /// of the contraction at once: on v4 10 to 29 in ten probes of 128 to 1024 rows.
+    /// Registers of transposed weights of several columns that wait to be pushed, where the units have three or four
+    /// blocks of the contraction at once: on v4 10 to 29 in ten probes of 128 to 1024 rows.
     pub fn popped_weights(&self) -> f64 {
         match self.target.generation {
             Generation::V4 => 20.0,

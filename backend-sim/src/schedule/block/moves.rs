@@ -271,7 +271,7 @@ impl Block<'_> {
         let rows = scale(input.rows.registers, out.rows.registers);
         let columns = scale(input.columns.registers, out.columns.registers);
         let more = (rows * columns).max(1.0);
-        out.transposed = self.of_transposed(&[input]);
+        out.transposed = self.of_transposed([input]);
         out.late = self.late(&[input]);
         out.made = self.made(&[input], out.registers() as f64 * more * valu);
         for group in out.groups() {
@@ -368,7 +368,7 @@ impl Block<'_> {
         let mut out = Vector::new(rows[1], columns[1], input.bits, 0.0);
         out.block = self.number;
         out.along_lanes = input.along_lanes;
-        out.transposed = self.of_transposed(&[input]);
+        out.transposed = self.of_transposed([input]);
         out.late = self.late(&[input]);
         let all = input.columns.groups();
         for group in out.groups() {
@@ -395,8 +395,7 @@ impl Block<'_> {
         along_columns: bool,
     ) -> Vector {
         out.block = self.number;
-        let values: Vec<&Vector> = inputs.iter().map(|(input, _)| &**input).collect();
-        out.transposed = self.of_transposed(&values);
+        out.transposed = self.of_transposed(inputs.iter().map(|(input, _)| &**input));
         let size = |v: &Vector| match along_columns {
             true => v.columns.registers,
             false => v.rows.registers,

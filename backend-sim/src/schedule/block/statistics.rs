@@ -13,8 +13,8 @@ use super::super::unit::Unit;
 use super::super::vector::{Transposed, Vector};
 use super::Block;
 
-/// Registers that wait for the labels of the first sub-tile. Fitted to 464 deltas of 128 to 1024 rows, all of whose hidden
-/// columns are one block, with none of the types, blocks and options of a held-out point.
+/// Registers that wait for the labels of the first sub-tile. Fitted to 464 deltas of 128 to 1024 rows, all of whose
+/// hidden columns are one block, with none of the types, blocks and options of a held-out point.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     /// For each register of a column of statistics: sums, and logarithms that are still read.
@@ -28,6 +28,9 @@ struct Waiting {
     rest: f64,
     /// What the assignment of registers takes.
     assigned: f64,
+    /// Weight of what the schedule holds. On v5, whose cross-lane units have labels nearly as soon as logarithms, the
+    /// mean of both is nearer than either.
+    by_schedule: f64,
 }
 
 impl Waiting {
@@ -41,6 +44,7 @@ impl Waiting {
                 each: 3.6,
                 rest: 0.0,
                 assigned: 21.0,
+                by_schedule: 0.0,
             },
             Generation::V5e | Generation::V5p => Self {
                 of_rows: 0.48,
@@ -50,6 +54,7 @@ impl Waiting {
                 each: 0.3,
                 rest: 0.0,
                 assigned: 13.0,
+                by_schedule: 0.5,
             },
             _ => Self {
                 of_rows: 1.5,
@@ -59,6 +64,7 @@ impl Waiting {
                 each: 1.0,
                 rest: 0.3,
                 assigned: 13.0,
+                by_schedule: 0.0,
             },
         }
     }
@@ -102,10 +108,14 @@ impl Statistics {
 
 impl Block<'_> {
     /// What a value that is made of these has of transpositions in this block.
-    pub(super) fn of_transposed(&self, inputs: &[&Vector]) -> Option<Transposed> {
-        let last = inputs.iter().filter_map(|input| self.own(input));
+    pub(super) fn of_transposed<'v>(
+        &self,
+        inputs: impl IntoIterator<Item = &'v Vector, IntoIter: Clone>,
+    ) -> Option<Transposed> {
+        let mut inputs = inputs.into_iter();
+        let last = inputs.clone().filter_map(|input| self.own(input));
         let last = last.map(|part| part.last).max()?;
-        let alone = inputs.iter().all(|input| {
+        let alone = inputs.all(|input| {
             let is_constant = input.entries.is_empty() && input.loads.is_none();
             is_constant || self.own(input).is_some_and(|part| part.alone)
         });
@@ -118,7 +128,7 @@ impl Block<'_> {
 
     /// The same of the result of an operation, for which one of these may have waited.
     pub(super) fn meets(&mut self, inputs: &[&Vector]) -> Option<Transposed> {
-        let out = self.of_transposed(inputs)?;
+        let out = self.of_transposed(inputs.iter().copied())?;
         let waits = |part: Transposed| !part.alone && part.last < out.last;
         let waited = inputs.iter().filter_map(|input| self.own(input)).any(waits);
         if waited && self.statistics.made.is_none() {
@@ -141,18 +151,14 @@ impl Block<'_> {
         self.statistics.exact = true;
     }
 
-    /// Most registers that hold values at once where labels are waited for; `peak` by the schedule. On v5, whose three
-    /// cross-lane units have labels nearly as soon as logarithms, the mean of both is nearer than either.
+    /// Most registers that hold values at once where labels are waited for; `peak` by the schedule.
     pub(super) fn registers_of_statistics(&self, peak: f64) -> Option<f64> {
         let Statistics {
             kept, rows, made, ..
         } = self.statistics;
         let made = made.filter(|_| kept > 0.0 && !self.statistics.exact)?;
-        let generation = self.machine.target.generation;
-        let registers = Waiting::of(generation).registers(kept, rows, made);
-        Some(match generation {
-            Generation::V5e | Generation::V5p => (registers + peak) / 2.0,
-            _ => registers,
-        })
+        let waiting = Waiting::of(self.machine.target.generation);
+        let registers = waiting.registers(kept, rows, made);
+        Some((1.0 - waiting.by_schedule) * registers + waiting.by_schedule * peak)
     }
 }
