@@ -10,6 +10,8 @@ pub(crate) struct Account {
     late: Vec<(u32, u32)>,
     /// The number of the operation that reads.
     operation: u32,
+    /// What is entered now is an operand of an exact product.
+    pub(crate) exact: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,8 @@ struct Entry {
     joined: bool,
     /// What is made of it ends in several places.
     outlasts: bool,
+    /// An operand of an exact product, or parts of one.
+    exact: bool,
 }
 
 impl Entry {
@@ -116,6 +120,7 @@ impl Account {
             reads: 0,
             joined: false,
             outlasts: false,
+            exact: self.exact,
         });
         self.entries.len() as u32 - 1
     }
@@ -249,12 +254,21 @@ impl Account {
 
     /// The most registers that hold values at once, of what is entered so far.
     pub(crate) fn peak(&mut self) -> f64 {
+        self.peak_of(|_| true)
+    }
+
+    /// The same of operands of exact products alone, and of all else.
+    pub(crate) fn peaks_apart(&mut self) -> [f64; 2] {
+        [true, false].map(|exact| self.peak_of(|entry| entry.exact == exact))
+    }
+
+    fn peak_of(&mut self, counts: impl Fn(&Entry) -> bool) -> f64 {
         if self.late.is_empty() {
-            return self.settled_peak();
+            return self.settled_peak(counts);
         }
         let entries = self.entries.clone();
         self.settle();
-        let peak = self.settled_peak();
+        let peak = self.settled_peak(counts);
         self.entries = entries;
         peak
     }
@@ -263,8 +277,8 @@ impl Account {
     ///
     /// Time is cut into short intervals. How many are held between these is added up; births and deaths are put in
     /// order only where what is born in an interval could make more than that.
-    fn settled_peak(&self) -> f64 {
-        let used = || self.entries.iter().filter(|entry| entry.reads > 0);
+    fn settled_peak(&self, counts: impl Fn(&Entry) -> bool) -> f64 {
+        let used = || (self.entries.iter()).filter(|entry| entry.reads > 0 && counts(entry));
         let count = used().count().max(1);
         let end = used().map(|entry| entry.dies).fold(1.0, f64::max);
         let per_cycle = count as f64 / end;

@@ -1,5 +1,6 @@
 //! One straight-line block: vector operations placed on the units of a core.
 
+mod exact;
 mod held;
 mod late;
 mod moves;
@@ -9,6 +10,7 @@ mod statistics;
 mod units;
 mod waits;
 
+use self::exact::Exact;
 use self::statistics::Statistics;
 use self::units::Units;
 use super::account::Account;
@@ -53,6 +55,8 @@ pub(crate) struct Block<'a> {
     results: Vec<(usize, Vec<u32>)>,
     /// When the weights were pushed that share registers with those of the next column.
     half: Option<f64>,
+    /// The largest tile that was loaded, in f32 registers, and how many of them were.
+    tiles: (usize, u32),
     /// How often packed weights of one column were loaded from memory of words.
     loaded_words: u32,
     /// Registers of the largest result that is popped before it is worked off.
@@ -64,8 +68,8 @@ pub(crate) struct Block<'a> {
     /// The turn of the last product, and when the matrix units had all rows of it and of those of the turn before.
     turn: usize,
     fed: [f64; 2],
-    /// When the parts of exact products of this turn, and of the one before, had their passes.
-    parted: [f64; 2],
+    /// Exact products so far.
+    exact: Exact,
     /// Cycles of one matrix unit that a register of a transcendental operation keeps from products, after the last of
     /// them.
     held: f64,
@@ -102,13 +106,14 @@ impl<'a> Block<'a> {
             account: Account::default(),
             results: Default::default(),
             half: None,
+            tiles: (0, 0),
             loaded_words: 0,
             popped: 0.0,
             needs_results: false,
             kept: Vec::new(),
             turn: 0,
             fed: [0.0; 2],
-            parted: [0.0; 2],
+            exact: Exact::default(),
             held: machine.held_products(false, false),
             statistics: Statistics::default(),
             units: Units::new(machine.target.mxu_count.value),
@@ -166,11 +171,14 @@ impl<'a> Block<'a> {
     pub(crate) fn registers(&mut self) -> f64 {
         let [xlu, valu] = [Unit::Xlu, Unit::Valu].map(|unit| self.timeline.taken(unit));
         if self.is_plain() && (xlu == 0.0 || self.chained && xlu < valu) {
-            return self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
+            let listed = self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
+            return listed + self.loaded_ahead(listed);
         }
         self.settle_waits();
-        let peak = self.account.peak();
-        self.registers_of_statistics(peak).unwrap_or(peak)
+        self.registers_of_exact().unwrap_or_else(|| {
+            let peak = self.account.peak();
+            self.registers_of_statistics(peak).unwrap_or(peak)
+        })
     }
 
     /// Operations on registers so far.
@@ -216,13 +224,14 @@ impl<'a> Block<'a> {
         self.account.clear();
         self.results.clear();
         self.half = None;
+        self.tiles = (0, 0);
         self.loaded_words = 0;
         self.popped = 0.0;
         self.needs_results = false;
         self.kept.clear();
         self.turn = 0;
         self.fed = [0.0; 2];
-        self.parted = [0.0; 2];
+        self.exact = Exact::default();
         self.held = self.machine.held_products(false, false);
         self.statistics = Statistics::default();
         self.units.clear();

@@ -198,52 +198,9 @@ impl Machine {
         }
     }
 
-    /// Registers for each f32 register of rows that meet one column of weights in an exact product, which hold its
-    /// parts while a block of the contraction has its passes. Before v6e; by probes of 128 to 1024 rows.
-    pub fn parts_of_rows(&self, transposed: bool) -> f64 {
-        match self.target.generation {
-            Generation::V4 => 0.45 + self.transposed_rows(transposed),
-            _ => 2.05,
-        }
-    }
-
-    /// The same of rows that meet several columns, for which parts of all blocks of the contraction are kept, but for a
-    /// part of those of the last.
-    pub fn parts_kept(&self, blocks: usize, transposed: bool) -> f64 {
-        let last = 1.25 / blocks as f64;
-        match self.target.generation {
-            Generation::V4 => 2.0 - last + self.transposed_rows(transposed),
-            Generation::V5e | Generation::V5p => 4.5 - last,
-            Generation::V6e => 4.1,
-            _ => 3.6,
-        }
-    }
-
-    /// Rows that were transposed cannot be loaded again: on v4 they are held beside their parts.
-    fn transposed_rows(&self, transposed: bool) -> f64 {
-        f64::from(u8::from(
-            transposed && self.target.generation == Generation::V4,
-        ))
-    }
-
-    /// Registers for each f32 register of both operands of an exact product that hold its parts: of a block of the
-    /// contraction at a time, which is split before its passes begin. Three packed parts are one and a half; by probes
-    /// of 128 to 1024 rows, more of weights that are a single column of blocks.
-    pub fn parts_ahead(&self, one_column: bool) -> [f64; 2] {
-        match self.target.generation {
-            Generation::V4 | Generation::V5e | Generation::V5p => [0.0; 2],
-            Generation::V6e if one_column => [1.75, 2.4],
-            _ => [1.75; 2],
-        }
-    }
-
-    /// Registers that hold the parts of a square of f32 weights, 16 registers of them, while their passes go by. With
-    /// 2.5 for each, slots of f32 kernels of v4 in `fit.csv` are nearest.
-    pub fn parts_of_square(&self) -> f64 {
-        match self.target.generation {
-            Generation::V4 => 16.0 * 2.7,
-            _ => 0.0,
-        }
+    /// Whether bundles leave the order of the list where operations have no products to wait for.
+    pub fn runs_ahead(&self) -> bool {
+        self.target.generation != Generation::V4
     }
 
     /// Vector operations for each packed register that is loaded to be transposed.

@@ -127,6 +127,8 @@ pub(crate) struct Vector {
     pub(crate) along_lanes: bool,
     /// Whether it was rounded from a wider value.
     pub(crate) rounded: bool,
+    /// Whether it is the result of a product whose columns come one after the other.
+    pub(crate) by_column: bool,
     /// What it has of transpositions.
     pub(crate) transposed: Option<Transposed>,
     /// Values in memory that it is made of, if it is made when it is first used.
@@ -153,6 +155,7 @@ impl Vector {
             bits,
             along_lanes: false,
             rounded: false,
+            by_column: false,
             transposed: None,
             late: None,
             made: None,

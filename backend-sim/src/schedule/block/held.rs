@@ -1,13 +1,8 @@
-//! What a product holds in registers beside its results: parts of exact operands, weights that wait, sums of rounds.
+//! What a product holds in registers beside its results: weights that wait, sums of rounds.
 
 use super::super::timeline::Span;
 use super::super::vector::Vector;
 use super::Block;
-use super::product::Product;
-
-/// Registers for each f32 register of rows in parts that units take at different times, each for columns of its own.
-/// In nine probes on v7x registers are within 7 % of what libtpu spills and the file.
-const ROWS_OF_ALL: f64 = 2.7;
 
 /// Registers that hold values while rows of words are put together; fewer than those by which the rows that wait are
 /// more; and those of each product after the second. Of more rows none wait (probes of `linear_ce_dw` on v4, of 128 to
@@ -18,49 +13,6 @@ const OTHER_ROWS_OF_WORDS: f64 = 9.0;
 const MOST_ROWS_OF_WORDS: usize = 128;
 
 impl Block<'_> {
-    /// Entries of the parts of both operands of an exact product, which have so many registers. From v6e on those of
-    /// one block of the contraction are made before its passes, of the columns that the units take at once; a left
-    /// operand that meets other columns later is `kept` whole.
-    pub(super) fn exact_parts(
-        &mut self,
-        [rows, weights]: [f64; 2],
-        p: &Product,
-        alone: bool,
-        columns_at_once: f64,
-        kept: bool,
-    ) -> Vec<u32> {
-        let machine = self.machine;
-        let dim = machine.target.mxu_dim.value;
-        let (k_tiles, n_tiles) = (p.k.div_ceil(dim), p.n.div_ceil(dim));
-        let all_at_once = n_tiles as f64 <= columns_at_once;
-        // Units that share a lone column of blocks have a block of the contraction each; one of 128 columns is shared
-        // so if its result is only stored, and one of no more rows if weights are transposed, too.
-        let in_blocks = p.n > 128 || p.stored && (p.m > 128 || p.transpose_rhs);
-        let blocks_at_once = match machine.accumulates() && alone && n_tiles == 1 {
-            true if in_blocks => machine.target.mxu_count.value,
-            _ => 1,
-        };
-        let block_of_k = (dim * blocks_at_once).min(p.k) as f64 / p.k as f64;
-        let [rows_ahead, weights_ahead] = machine.parts_ahead(n_tiles == 1);
-        let of_rows = match all_at_once && machine.new_units() {
-            // Units that have columns of their own take the same rows at different times.
-            true if n_tiles > 1 => block_of_k * ROWS_OF_ALL,
-            true => block_of_k * rows_ahead,
-            // Parts that meet no other columns are dropped after their passes.
-            false if n_tiles == 1 => machine.parts_of_rows(p.transpose_lhs) / k_tiles as f64,
-            false if kept => machine.parts_kept(k_tiles, p.transpose_lhs),
-            false => 0.0,
-        };
-        let of_weights = block_of_k * weights_ahead * (columns_at_once / n_tiles as f64).min(1.0);
-        let registers = [
-            of_rows * rows,
-            (of_weights * weights).max(machine.parts_of_square()),
-        ];
-        registers
-            .map(|registers| self.account.loaded(registers, 1.0))
-            .into()
-    }
-
     /// A single column of so many registers of packed weights is loaded from memory of words. On v4 it is put together
     /// through memory, from eight rows to a register; what is loaded again for another product waits for the first to
     /// be stored, if it is not too much.

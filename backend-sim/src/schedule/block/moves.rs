@@ -303,6 +303,25 @@ impl Block<'_> {
         out
     }
 
+    /// Before v6e a register of 16-bit elements has 8 rows of two columns: those of the first wait for the second.
+    pub(crate) fn waits_for_next_column(&mut self, value: &Vector) {
+        if !value.by_column || value.columns.step > 1 || value.block != self.number {
+            return;
+        }
+        for group in value.groups() {
+            let next = group.index + 1;
+            if group.column % 2 == 1 || group.column + 1 == value.columns.registers {
+                continue;
+            }
+            if let Some(&entry) = value.entries.get(group.index) {
+                let [first, second] = [value.ready[group.index], value.ready[next]];
+                if second > first {
+                    self.account.used(entry, first, second);
+                }
+            }
+        }
+    }
+
     /// A value in registers instead of a memory: all of it is held from now on, however it was made.
     pub(crate) fn keep(&mut self, value: &Vector) -> Vector {
         let mut out = value.clone();
@@ -396,6 +415,7 @@ impl Block<'_> {
     ) -> Vector {
         out.block = self.number;
         out.transposed = self.of_transposed(inputs.iter().map(|(input, _)| &**input));
+        out.by_column = inputs.iter().all(|(input, _)| input.by_column);
         let size = |v: &Vector| match along_columns {
             true => v.columns.registers,
             false => v.rows.registers,

@@ -50,9 +50,7 @@ impl Block<'_> {
         p: &Product,
         standing: Standing,
     ) -> Vector {
-        if p.passes > 1.0 {
-            self.multiplies_exactly();
-        }
+        self.account.exact = p.passes > 1.0;
         let machine = self.machine;
         let target = machine.target;
         let dim = target.mxu_dim.value;
@@ -119,7 +117,7 @@ impl Block<'_> {
         if standing.turn != self.turn {
             self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
-            self.parted = [0.0, self.parted[0]];
+            self.exact.next_turn();
         }
         let shares_halves = machine.shares_halves()
             && !p.transpose_rhs
@@ -353,12 +351,7 @@ impl Block<'_> {
                 ended = ended.max(ready);
                 if kept || c == 0 {
                     self.streamed(lhs, rows, held[r]);
-                    // Those of the turn before make room for them.
-                    let [start, end] = [span.start, span.end].map(|at| at.max(self.parted[1]));
-                    parts
-                        .iter()
-                        .for_each(|&part| self.account.used(part, start, end));
-                    self.parted[0] = self.parted[0].max(end);
+                    self.pass_parts(&parts, span.start, span.end);
                 }
             }
             let summed = [began + machine.matmul_latency, ended];
@@ -387,7 +380,13 @@ impl Block<'_> {
         if let Some(own) = own {
             self.units.held(&own, done);
         }
+        if p.passes > 1.0 && !standing.alone && k_tiles * n_tiles == 1 {
+            self.pass_beside(parts, &out, p.stored, results);
+        }
+        self.account.exact = false;
         self.hold_from_use(&mut out, 1.0);
+        // Units that have a block of the contraction left go on to the next column, which is the last of two then.
+        out.by_column = columns_at_once < 2.0 && (parts_of_k >= units || n_tiles > 2);
         if machine.pops_ahead() && p.passes == 1.0 {
             self.popped = self.popped.max(out.registers() as f64);
         }

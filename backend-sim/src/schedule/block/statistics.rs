@@ -91,8 +91,6 @@ pub(super) struct Statistics {
     rows: f64,
     /// Results of the transcendental unit when what is made of scores first met a later statistic.
     made: Option<f64>,
-    /// Whether a product is exact: what holds its parts is more.
-    exact: bool,
 }
 
 impl Statistics {
@@ -146,9 +144,9 @@ impl Block<'_> {
         }
     }
 
-    /// A product takes its operands in several passes.
-    pub(super) fn multiplies_exactly(&mut self) {
-        self.statistics.exact = true;
+    /// Whether statistics are kept in registers instead of a scratch, and registers of a column of them.
+    pub(super) fn kept_rows(&self) -> Option<f64> {
+        Some(self.statistics.rows).filter(|_| self.statistics.kept > 0.0)
     }
 
     /// Most registers that hold values at once where labels are waited for; `peak` by the schedule.
@@ -156,7 +154,7 @@ impl Block<'_> {
         let Statistics {
             kept, rows, made, ..
         } = self.statistics;
-        let made = made.filter(|_| kept > 0.0 && !self.statistics.exact)?;
+        let made = made.filter(|_| kept > 0.0)?;
         let waiting = Waiting::of(self.machine.target.generation);
         let registers = waiting.registers(kept, rows, made);
         Some((1.0 - waiting.by_schedule) * registers + waiting.by_schedule * peak)

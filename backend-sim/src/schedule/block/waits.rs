@@ -12,6 +12,10 @@ const ROW_BY_ROW: f64 = 0.5;
 /// slots of `fit.csv` are alike from 48 to 64.
 const POPPED_AHEAD: f64 = 48.0;
 
+/// A list that fits the register file, as the model has it: 72 registers of statistics of `logits_ce`, whose lists hold
+/// 53 and 54, and 92 of `entropy`, whose lists do not fit.
+const FITS: f64 = 1.25;
+
 impl Block<'_> {
     /// Results of products are summed in memory.
     pub(crate) fn sums_products(&mut self) {
@@ -31,6 +35,27 @@ impl Block<'_> {
             let part = ahead / value.registers() as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
             self.selected.push((part, self.all_entries(value)));
+        }
+    }
+
+    /// A tile of so many f32 registers is loaded.
+    pub(crate) fn loads_tile(&mut self, registers: usize) {
+        let (largest, count) = &mut self.tiles;
+        if registers > *largest {
+            (*largest, *count) = (registers, 0);
+        }
+        *count += u32::from(registers == *largest);
+    }
+
+    /// Registers of scores that bundles load ahead of a list that fits the registers, where tiles of columns follow one
+    /// another: for the maximum of the next tile, while exponentials of this one take the transcendental unit. From v5
+    /// on; in 200 statistics of `logits_ce`, of 16 to 128 rows and two to eight tiles, 24 to 58 slots.
+    pub(super) fn loaded_ahead(&self, listed: f64) -> f64 {
+        let (registers, count) = self.tiles;
+        let fits = listed <= FITS * self.machine.registers;
+        match self.chained && count > 1 && fits && self.machine.runs_ahead() {
+            true => registers as f64,
+            false => 0.0,
         }
     }
 

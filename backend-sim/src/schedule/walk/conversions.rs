@@ -40,6 +40,9 @@ impl Walk<'_> {
             .block
             .regroup(&from, shape, valu, self.machine.temporaries);
         out.rounded = narrows;
+        if narrows && valu > 0.0 && !self.machine.new_units() {
+            self.block.waits_for_next_column(&from);
+        }
         self.set(op, out);
     }
 

@@ -260,6 +260,10 @@ impl<'m> Walk<'m> {
             valu,
             first: false,
         };
+        if self.block.is_plain() {
+            let [rows, columns] = Self::registers(shape, 32);
+            self.block.loads_tile(rows * columns);
+        }
         let value = Rc::new(out.in_memory(fetch));
         self.ends_of(result, &value);
         if let Some(part) = part {
@@ -303,6 +307,10 @@ impl<'m> Walk<'m> {
             }
             self.block.store(&vector, rows, columns, stores)
         };
+        if vector.by_column && !self.forwarded[view.root] {
+            // It can be loaded again.
+            Rc::make_mut(&mut vector).by_column = false;
+        }
         self.sums(access);
         let place = self.part(&view, indices, shape);
         self.repeats.written();
