@@ -387,7 +387,7 @@ impl Block<'_> {
         self.hold_from_use(&mut out, 1.0);
         // Units that have a block of the contraction left go on to the next column, which is the last of two then.
         out.by_column = columns_at_once < 2.0 && (parts_of_k >= units || n_tiles > 2);
-        if machine.pops_ahead() && p.passes == 1.0 {
+        if machine.pops_ahead() && p.passes == 1.0 && p.m <= POPPED_ROWS {
             self.popped = self.popped.max(out.registers() as f64);
         }
         self.results.push((self.turn, out.entries.clone()));
@@ -442,6 +442,9 @@ const SUMMED_ROWS: usize = 512;
 
 /// Results that wait beside sums of a column, where units go on to the next one (listings of probes on v5).
 const UNEVEN: f64 = 16.0;
+
+/// Rows of a product, at most, whose results are popped ahead of the vector unit (`fit.csv`).
+const POPPED_ROWS: usize = 512;
 
 /// Share of their rate that products lose while the vector unit is full, of so many rows that those of the next
 /// turn have no accumulators of their own: results come in the last pass of all rows alone, and to work them off

@@ -66,10 +66,13 @@ impl Block<'_> {
         self.settle_sums();
     }
 
-    /// Results of products wait while the vector unit works off those before them, beside a softmax that does not add
-    /// to sums in memory. Where products are made of them, as in attention, matrix units are what takes long.
+    /// Results of products wait while the vector unit works off those before them, beside a softmax; where that adds to
+    /// sums in memory, if the vector unit is what takes long (96 forward passes, h up to 512 and 1024). Where products
+    /// are made of them, as in attention, matrix units are.
     fn settle_popped(&mut self) {
-        let softmax = self.timeline.taken(Unit::Eup) > 0.0 && self.added.is_empty();
+        let cycles = |unit| self.rates.cycles(unit, self.timeline.taken(unit));
+        let takes_long = self.added.is_empty() || cycles(Unit::Valu) > cycles(Unit::Mxu);
+        let softmax = self.timeline.taken(Unit::Eup) > 0.0 && takes_long;
         if self.popped == 0.0 || !softmax || self.needs_results {
             return;
         }
