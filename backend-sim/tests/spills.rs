@@ -111,7 +111,7 @@ fn check(kernel: &str, dtype: DType, count: usize, range: [f64; 2], bound: f64) 
 #[test]
 fn registers_that_wait_for_labels_are_near_the_compilers() {
     // Were what waits counted by the schedule alone, it would be 0.11.
-    check("linear_ce_delta", DType::Bf16, 87, [0.8, 1.5], 0.07);
+    check("linear_ce_delta", DType::Bf16, 81, [0.8, 1.5], 0.07);
 }
 
 #[test]
@@ -123,12 +123,13 @@ fn a_softmax_waits_until_the_parts_of_exact_products_are_gone() {
 #[test]
 fn results_that_are_packed_in_pairs_of_columns_wait_for_the_second() {
     // Were none to wait, it would be 0.030.
-    check("linear_ce_dw", DType::Bf16, 30, [0.8, 1.2], 0.026);
+    check("linear_ce_dw", DType::Bf16, 28, [0.8, 1.2], 0.026);
 }
 
 #[test]
 fn results_wait_beside_sums_where_the_vector_unit_takes_long() {
-    check("linear_ce_forward", DType::Bf16, 18, [0.9, 1.1], 0.03);
+    // Were none to wait, it would be 0.039.
+    check("linear_ce_forward", DType::Bf16, 13, [0.9, 1.1], 0.03);
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Block<'_> {
 
     /// Registers of scores that bundles load ahead of a list that fits the registers, where tiles of columns follow one
     /// another: for the maximum of the next tile, while exponentials of this one take the transcendental unit. From v5
-    /// on; in 200 statistics of `logits_ce`, of 16 to 128 rows and two to eight tiles, 24 to 58 slots.
+    /// on; in a hundred statistics of `logits_ce`, of 16 to 128 rows and two to eight tiles, 24 to 58 slots.
     pub(super) fn loaded_ahead(&self, listed: f64) -> f64 {
         let (registers, count) = self.tiles;
         let fits = listed <= FITS * self.machine.registers;
