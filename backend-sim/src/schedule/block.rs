@@ -1,6 +1,7 @@
 //! One straight-line block: vector operations placed on the units of a core.
 
 mod exact;
+mod groups;
 mod held;
 mod late;
 mod moves;
@@ -15,9 +16,9 @@ use self::statistics::Statistics;
 use self::units::Units;
 use super::account::Account;
 use super::rates::Rates;
-use super::timeline::{Span, Timeline, Width};
+use super::timeline::{Timeline, Width};
 use super::unit::{Machine, Unit};
-use super::vector::{Fetch, Group, Made, Vector};
+use super::vector::{Made, Vector};
 
 pub(crate) use product::{Product, Standing};
 
@@ -243,161 +244,6 @@ impl<'a> Block<'a> {
         self.number += 1;
     }
 
-    /// When a part of a value is there; what is still in memory is loaded now, and what other blocks
-    /// made is there from the start.
-    fn ready(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) -> f64 {
-        let Some(loads) = &value.loads else {
-            return match value.block == self.number {
-                true => value.ready_at(rows, columns),
-                false => 0.0,
-            };
-        };
-        let mut loads = loads.borrow_mut();
-        if loads.block != self.number {
-            loads.block = self.number;
-            loads.entries.fill(None);
-            loads
-                .ready
-                .iter_mut()
-                .flatten()
-                .for_each(|ready| *ready = 0.0);
-        }
-        let across = value.columns.groups();
-        let mut all = 0.0_f64;
-        for r in value.rows.covering(rows[0], rows[1]) {
-            for c in value.columns.covering(columns[0], columns[1]) {
-                let index = r * across + c;
-                let ready = loads.ready[index].unwrap_or_else(|| {
-                    let registers = (value.rows.size(r) * value.columns.size(c)) as f64;
-                    let entry = self.account.loaded(registers, 1.0);
-                    if loads.outlasts {
-                        self.account.outlasts(entry);
-                    }
-                    loads.entries[index] = Some(entry);
-                    self.load(registers, loads.fetch)
-                });
-                loads.ready[index] = Some(ready);
-                all = all.max(ready);
-            }
-        }
-        all
-    }
-
-    /// When all of a value is there.
-    pub(crate) fn all_ready(&mut self, value: &Vector) -> f64 {
-        self.ready(
-            value,
-            [0, value.rows.registers],
-            [0, value.columns.registers],
-        )
-    }
-
-    /// Loads registers: when they are there.
-    fn load(&mut self, registers: f64, fetch: Fetch) -> f64 {
-        let loads = registers * fetch.loads;
-        let taken = self.timeline.take(Unit::Load, fetch.ready, loads);
-        let span = match fetch.first {
-            // The slots count, whoever has them.
-            true => Span {
-                start: fetch.ready,
-                end: fetch.ready + self.rates.cycles(Unit::Load, loads),
-            },
-            false => taken,
-        };
-        let mut done = span.end + self.rates.load_latency;
-        if fetch.valu > 0.0 {
-            let start = span.start + self.rates.load_latency;
-            let span = self
-                .timeline
-                .take(Unit::Valu, start, registers * fetch.valu);
-            done = done.max(span.end) + self.rates.valu_latency;
-        }
-        done
-    }
-
-    /// The entry of a group in the account of this block.
-    fn entry(&self, value: &Vector, index: usize) -> Option<u32> {
-        match &value.loads {
-            Some(loads) => {
-                let loads = loads.borrow();
-                loads.entries[index].filter(|_| loads.block == self.number)
-            }
-            None if value.block == self.number => value.entries.get(index).copied(),
-            None => None,
-        }
-    }
-
-    /// When a group of a result can be made that has the groups of `value`, if `alike`.
-    fn group_ready(&mut self, value: &Vector, group: &Group, alike: bool) -> f64 {
-        match alike && value.loads.is_none() && value.block == self.number {
-            true => value.ready[group.index],
-            false => self.ready(value, group.row_range(), group.column_range()),
-        }
-    }
-
-    /// A group of `value` is read, the one of that number if `alike`.
-    fn group_used(&mut self, value: &Vector, group: &Group, span: Span, alike: bool) {
-        match alike {
-            true => {
-                if let Some(entry) = self.entry(value, group.index) {
-                    self.account.used(entry, span.start, span.end);
-                }
-            }
-            false => self.used(value, group.row_range(), group.column_range(), span),
-        }
-    }
-
-    fn used(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2], span: Span) {
-        let all = value.columns.groups();
-        for r in value.rows.covering(rows[0], rows[1]) {
-            for c in value.columns.covering(columns[0], columns[1]) {
-                if let Some(entry) = self.entry(value, r * all + c) {
-                    self.account.used(entry, span.start, span.end);
-                }
-            }
-        }
-    }
-
-    /// Enters the groups of a new value in the account.
-    fn hold(&mut self, value: &mut Vector) {
-        self.hold_part(value, 1.0);
-    }
-
-    /// The same for what is there just before its first use: it waits in the unit that made it until it is popped, or
-    /// is made late.
-    fn hold_from_use(&mut self, value: &mut Vector, part: f64) {
-        value.block = self.number;
-        value.entries = (value.groups())
-            .map(|group| self.account.loaded(group.registers(), part))
-            .collect();
-    }
-
-    /// All of a value that was just made is held, from its first use to its last: it waits for its maximum.
-    pub(crate) fn hold_whole(&mut self, value: &Vector) {
-        self.needs_results = true;
-        for entry in self.all_entries(value) {
-            self.account.held_whole(entry);
-        }
-    }
-
-    /// A mask that was just computed is computed when it is first used, whatever else could be done earlier: there are
-    /// few registers for masks.
-    pub(crate) fn made_when_used(&mut self, value: &Vector) {
-        for entry in self.all_entries(value) {
-            self.account.made_when_used(entry);
-        }
-    }
-
-    /// Enters the groups of a value of which only a part is alive at a time: register by register, the
-    /// scheduler lets the next operation follow.
-    fn hold_part(&mut self, value: &mut Vector, part: f64) {
-        value.block = self.number;
-        value.entries = value
-            .groups()
-            .map(|group| (self.account).born(group.registers(), part, value.ready[group.index]))
-            .collect();
-    }
-
     /// Results of a unit that are popped: when they can be used.
     fn pop(&mut self, ready: f64, count: f64) -> f64 {
         self.timeline.take(Unit::Pop, ready, count).end + 1.0
@@ -494,18 +340,6 @@ impl<'a> Block<'a> {
             made.work += of_input.work;
         }
         Some(made)
-    }
-
-    /// A wider value is made of these registers of `value`.
-    fn spread(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) {
-        let all = value.columns.groups();
-        for r in value.rows.covering(rows[0], rows[1]) {
-            for c in value.columns.covering(columns[0], columns[1]) {
-                if let Some(entry) = self.entry(value, r * all + c) {
-                    self.account.spread(entry);
-                }
-            }
-        }
     }
 
     /// Registers written to VMEM, with `stores` for each: when the last of them is.

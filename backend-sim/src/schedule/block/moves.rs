@@ -172,42 +172,6 @@ impl Block<'_> {
         cycles(slots).max(self.reduced_until + cycles(more) + popped)
     }
 
-    /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
-    pub(crate) fn last_read(&self, value: &Vector) -> f64 {
-        self.account.dead(&self.all_entries(value))
-    }
-
-    /// Rows of registers of a value are held until then.
-    pub(crate) fn held_until(&mut self, value: &Vector, rows: [usize; 2], until: f64) {
-        for entry in self.entries(value, rows) {
-            self.account.used(entry, until, until);
-        }
-    }
-
-    /// Rows of registers of a value are made no sooner than then.
-    pub(crate) fn made_at(&mut self, value: &Vector, rows: [usize; 2], at: f64) {
-        for entry in self.entries(value, rows) {
-            self.account.made_at(entry, at);
-        }
-    }
-
-    /// The entries of a value in the account of this block.
-    pub(super) fn all_entries(&self, value: &Vector) -> Vec<u32> {
-        self.entries(value, [0, value.rows.registers])
-    }
-
-    /// The same of rows of registers of it.
-    pub(super) fn entries(&self, value: &Vector, [first, end]: [usize; 2]) -> Vec<u32> {
-        let columns = value.columns.groups();
-        let groups = value
-            .rows
-            .covering(first, end)
-            .flat_map(|r| (0..columns).map(move |c| r * columns + c));
-        groups
-            .filter_map(|group| self.entry(value, group))
-            .collect()
-    }
-
     /// Registers through the cross-lane units, `xlu` operations and `valu` others for each result:
     /// broadcasts along lanes, rotations, relayouts.
     pub(crate) fn across(
@@ -301,25 +265,6 @@ impl Block<'_> {
             None => self.hold_part(&mut out, part),
         }
         out
-    }
-
-    /// Before v6e a register of 16-bit elements has 8 rows of two columns: those of the first wait for the second.
-    pub(crate) fn waits_for_next_column(&mut self, value: &Vector) {
-        if !value.by_column || value.columns.step > 1 || value.block != self.number {
-            return;
-        }
-        for group in value.groups() {
-            let next = group.index + 1;
-            if group.column % 2 == 1 || group.column + 1 == value.columns.registers {
-                continue;
-            }
-            if let Some(&entry) = value.entries.get(group.index) {
-                let [first, second] = [value.ready[group.index], value.ready[next]];
-                if second > first {
-                    self.account.used(entry, first, second);
-                }
-            }
-        }
     }
 
     /// A value in registers instead of a memory: all of it is held from now on, however it was made.

@@ -1,4 +1,5 @@
-//! What waits in registers: what is added to sums in memory, scores that are worked off, selections of labels.
+//! What waits in registers: what is added to sums in memory, scores that are worked off, selections of labels, results
+//! that are packed with those of the next column.
 
 use super::super::unit::Unit;
 use super::super::vector::Vector;
@@ -35,6 +36,25 @@ impl Block<'_> {
             let part = ahead / value.registers() as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
             self.selected.push((part, self.all_entries(value)));
+        }
+    }
+
+    /// Before v6e a register of 16-bit elements has 8 rows of two columns: those of the first wait for the second.
+    pub(crate) fn waits_for_next_column(&mut self, value: &Vector) {
+        if !value.by_column || value.columns.step > 1 || value.block != self.number {
+            return;
+        }
+        for group in value.groups() {
+            let next = group.index + 1;
+            if group.column % 2 == 1 || group.column + 1 == value.columns.registers {
+                continue;
+            }
+            if let Some(&entry) = value.entries.get(group.index) {
+                let [first, second] = [value.ready[group.index], value.ready[next]];
+                if second > first {
+                    self.account.used(entry, first, second);
+                }
+            }
         }
     }
 
