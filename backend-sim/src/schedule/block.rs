@@ -11,6 +11,8 @@ mod statistics;
 mod units;
 mod waits;
 
+use rustc_hash::FxHashSet;
+
 use self::exact::Exact;
 use self::statistics::Statistics;
 use self::units::Units;
@@ -56,6 +58,9 @@ pub(crate) struct Block<'a> {
     results: Vec<(usize, Vec<u32>)>,
     /// When the weights were pushed that share registers with those of the next column.
     half: Option<f64>,
+    /// Registers of what earlier blocks loaded or made, and the values that they made, by block and first entry.
+    living_in: f64,
+    made_before: FxHashSet<(u32, u32)>,
     /// The largest tile that was loaded, in f32 registers, and how many of them were.
     tiles: (usize, u32),
     /// How often packed weights of one column were loaded from memory of words.
@@ -107,6 +112,8 @@ impl<'a> Block<'a> {
             account: Account::default(),
             results: Default::default(),
             half: None,
+            living_in: 0.0,
+            made_before: FxHashSet::default(),
             tiles: (0, 0),
             loaded_words: 0,
             popped: 0.0,
@@ -163,13 +170,19 @@ impl<'a> Block<'a> {
             .map_or(end, |critical| end.min(self.timeline.fullest() + critical))
     }
 
-    /// Most registers that hold values at once.
+    /// Most registers that hold values at once. Those of what earlier blocks left for this one add to its own: where they
+    /// do not fit, they are spilled, and it loads them again.
+    pub(crate) fn registers(&mut self) -> f64 {
+        self.own_registers() + self.living_in
+    }
+
+    /// The same of what the block itself loads and makes.
     ///
     /// What has no products and little for the cross-lane units the compiler leaves in the order of the program, or
     /// takes from store to store, each with the chains of operations that it needs, if fewer registers hold values
     /// then. Where a block loads what it has stored they are not fewer: its longest chain leads through memory, and
     /// would come first.
-    pub(crate) fn registers(&mut self) -> f64 {
+    fn own_registers(&mut self) -> f64 {
         let [xlu, valu] = [Unit::Xlu, Unit::Valu].map(|unit| self.timeline.taken(unit));
         if self.is_plain() && (xlu == 0.0 || self.chained && xlu < valu) {
             let listed = self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
@@ -180,6 +193,11 @@ impl<'a> Block<'a> {
             let peak = self.account.peak();
             self.registers_of_statistics(peak).unwrap_or(peak)
         })
+    }
+
+    /// Its number among those of the kernel.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// Operations on registers so far.
@@ -225,6 +243,8 @@ impl<'a> Block<'a> {
         self.account.clear();
         self.results.clear();
         self.half = None;
+        self.living_in = 0.0;
+        self.made_before.clear();
         self.tiles = (0, 0);
         self.loaded_words = 0;
         self.popped = 0.0;

@@ -43,6 +43,7 @@ enum Name {
     Product,
     Store,
     Reduction,
+    Cast,
     Other,
 }
 
@@ -52,6 +53,7 @@ impl Name {
             "tpu.matmul" => Self::Product,
             "vector.store" | "tpu.vector_store" => Self::Store,
             "vector.multi_reduction" => Self::Reduction,
+            "vector.shape_cast" => Self::Cast,
             _ => Self::Other,
         }
     }
@@ -86,7 +88,7 @@ impl Usage {
             let product = name == Name::Product;
             let stores = name == Name::Store;
             for (i, value) in operands.iter().enumerate() {
-                usage.products_only[value.index()] &= product;
+                usage.products_only[value.index()] &= product || name == Name::Cast;
                 usage.stored_only[value.index()] &= stores && i == 0;
             }
             if product {
@@ -120,7 +122,8 @@ impl Usage {
         });
         for op in ops.into_iter().rev() {
             let results = module.results(op);
-            let ends = names[module.op_name_number(op)] != Name::Other
+            let name = names[module.op_name_number(op)];
+            let ends = !matches!(name, Name::Cast | Name::Other)
                 || results.is_empty()
                 || !module.regions(op).is_empty();
             let end = match ends {
@@ -131,6 +134,12 @@ impl Usage {
             for value in module.operands(op) {
                 let known = &mut usage.ends[value.index()];
                 *known = known.and(end);
+                if name == Name::Cast {
+                    // What reads it in another shape reads the same registers.
+                    let only = usage.products_only[results[0].index()];
+                    usage.products_only[value.index()] &= only;
+                    usage.transposed_lhs[value.index()] |= usage.transposed_lhs[results[0].index()];
+                }
             }
         }
         while let Some(value) = work.pop() {

@@ -88,6 +88,8 @@ pub(crate) struct Loads {
     pub(crate) fetch: Fetch,
     /// Whether what is made of the value ends in several places.
     pub(crate) outlasts: bool,
+    /// The block that it is loaded in.
+    pub(crate) home: u32,
     /// The block that last used the value.
     pub(crate) block: u32,
     /// Cycle at which each group is there; none as long as it is not loaded.
@@ -174,12 +176,13 @@ impl Vector {
         }
     }
 
-    /// The same registers in memory.
-    pub(crate) fn in_memory(self, fetch: Fetch) -> Self {
+    /// The same registers in memory, loaded in block `home`.
+    pub(crate) fn in_memory(self, fetch: Fetch, home: u32) -> Self {
         let groups = self.ready.len();
         let loads = Loads {
             fetch,
             outlasts: false,
+            home,
             block: 0,
             ready: vec![None; groups],
             entries: vec![None; groups],

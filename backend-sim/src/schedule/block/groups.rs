@@ -2,18 +2,19 @@
 
 use super::super::timeline::Span;
 use super::super::unit::Unit;
-use super::super::vector::{Fetch, Group, Vector};
+use super::super::vector::{Fetch, Group, Loads, Vector};
 use super::Block;
 
 impl Block<'_> {
-    /// When a part of a value is there; what is still in memory is loaded now, and what other blocks
-    /// made is there from the start.
+    /// When a part of a value is there; what is still in memory is loaded now, and what other blocks made is there from
+    /// the start.
     pub(super) fn ready(&mut self, value: &Vector, rows: [usize; 2], columns: [usize; 2]) -> f64 {
         let Some(loads) = &value.loads else {
-            return match value.block == self.number {
-                true => value.ready_at(rows, columns),
-                false => 0.0,
-            };
+            if value.block == self.number {
+                return value.ready_at(rows, columns);
+            }
+            self.made_before(value);
+            return 0.0;
         };
         let mut loads = loads.borrow_mut();
         if loads.block != self.number {
@@ -30,15 +31,12 @@ impl Block<'_> {
         for r in value.rows.covering(rows[0], rows[1]) {
             for c in value.columns.covering(columns[0], columns[1]) {
                 let index = r * across + c;
-                let ready = loads.ready[index].unwrap_or_else(|| {
-                    let registers = (value.rows.size(r) * value.columns.size(c)) as f64;
-                    let entry = self.account.loaded(registers, 1.0);
-                    if loads.outlasts {
-                        self.account.outlasts(entry);
-                    }
-                    loads.entries[index] = Some(entry);
-                    self.load(registers, loads.fetch)
-                });
+                let registers = (value.rows.size(r) * value.columns.size(c)) as f64;
+                if loads.entries[index].is_none() {
+                    loads.entries[index] = Some(self.loaded(&loads, registers));
+                }
+                let fetch = loads.fetch;
+                let ready = loads.ready[index].unwrap_or_else(|| self.load(registers, fetch));
                 loads.ready[index] = Some(ready);
                 all = all.max(ready);
             }
@@ -76,6 +74,33 @@ impl Block<'_> {
             done = done.max(span.end) + self.rates.valu_latency;
         }
         done
+    }
+
+    /// The entry of so many registers of what is in memory. What was loaded before a branch lives in registers all
+    /// through the block behind it, as it was loaded; halves are combined where they are used.
+    fn loaded(&mut self, loads: &Loads, registers: f64) -> u32 {
+        if loads.home == self.number {
+            let entry = self.account.loaded(registers, 1.0);
+            if loads.outlasts {
+                self.account.outlasts(entry);
+            }
+            return entry;
+        }
+        self.living_in += registers * loads.fetch.loads;
+        let combined = match loads.fetch.valu > 0.0 {
+            true => registers,
+            false => 0.0,
+        };
+        self.account.loaded(combined, 1.0)
+    }
+
+    /// A value that an earlier block made is read: it lives in registers all through this one.
+    fn made_before(&mut self, value: &Vector) {
+        if let Some(&first) = value.entries.first()
+            && self.made_before.insert((value.block, first))
+        {
+            self.living_in += value.registers() as f64;
+        }
     }
 
     /// The entry of a group in the account of this block.

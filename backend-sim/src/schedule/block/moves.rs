@@ -309,6 +309,16 @@ impl Block<'_> {
         out
     }
 
+    /// What is in memory is loaded again from now on: blocks with products do not keep all of it until its maximum is
+    /// there.
+    pub(crate) fn load_again(&mut self, value: &Vector) {
+        if let Some(loads) = value.loads.as_ref().filter(|_| !self.is_plain()) {
+            let mut loads = loads.borrow_mut();
+            loads.entries.fill(None);
+            loads.ready.fill(None);
+        }
+    }
+
     /// The same, loaded just before it is used, and before what others wait for.
     pub(crate) fn load_late(&mut self, value: &Vector) -> Vector {
         let fetch = match &value.loads {
@@ -324,7 +334,7 @@ impl Block<'_> {
             },
         };
         let (rows, columns) = (value.rows.registers, value.columns.registers);
-        Vector::new(rows, columns, value.bits, 0.0).in_memory(fetch)
+        Vector::new(rows, columns, value.bits, 0.0).in_memory(fetch, self.number)
     }
 
     /// `rows` and `columns` (first, number) of the registers of a value.

@@ -492,3 +492,29 @@ fn results_of_products_wait_for_the_vector_unit_on_v6e_unless_they_are_multiplie
     assert!(more("v6e", true) < 40.0);
     assert!(more("v7x", false) < 40.0);
 }
+
+#[test]
+fn what_is_loaded_before_a_loop_lives_in_it() {
+    // A product of 128 x 512 by 512 x 512 in a loop, and the operands in front of it.
+    let types = product_types(128, 512, 512);
+    let repeated = |before: &str, body: &str| {
+        let head = "    %first = arith.constant 0 : i32\n    %one = arith.constant 1 : i32\n    \
+             %eight = arith.constant 8 : i32\n";
+        let tail = "    scf.for %i = %first to %eight step %one : i32 {\n";
+        let module = probe(
+            &[&types[0], &types[1], &types[2]],
+            &format!("{head}{before}{tail}{body}    }}\n"),
+        );
+        ["v5e", "v6e"].map(|target| schedule(&module, &machine(target)).unwrap().registers())
+    };
+    let [loads, product] = [
+        operands(&types),
+        product("%2", 0, &types) + &store("%2", 2, &types[2]),
+    ];
+    let outside = repeated(&loads, &product);
+    let inside = repeated("", &(loads + &product));
+    // 32 registers of rows and 128 of weights. On v5 two loads have the halves of each, and a register what they are
+    // combined to; on v6e nothing else of them, and few results.
+    assert_eq!(outside[0] - inside[0], 2.0 * 160.0);
+    assert!((160.0..170.0).contains(&outside[1]), "{outside:?}");
+}

@@ -264,7 +264,7 @@ impl<'m> Walk<'m> {
             let [rows, columns] = Self::registers(shape, 32);
             self.block.loads_tile(rows * columns);
         }
-        let value = Rc::new(out.in_memory(fetch));
+        let value = Rc::new(out.in_memory(fetch, self.block.number()));
         self.ends_of(result, &value);
         if let Some(part) = part {
             self.loaded.insert(part, (result, value.clone()));

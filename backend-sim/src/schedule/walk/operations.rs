@@ -391,6 +391,9 @@ impl Walk<'_> {
                 wide = self.block.regroup(&wide, shape, 0.0, 1.0);
             }
             out = self.block.reduce_lanes(&wide, masked);
+            if self.usage.waits_for_maximum(from) {
+                self.block.load_again(&value);
+            }
         }
         if dims.iter().any(|&dim| dim < rank - 1) {
             let lead: i64 = source.iter().rev().skip(2).product();
