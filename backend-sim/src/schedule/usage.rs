@@ -158,7 +158,7 @@ impl Usage {
         self.live[value.index()]
     }
 
-    /// Whether products are all that reads it.
+    /// Whether products are all that reads it, as it is or in another shape.
     pub(crate) fn products_only(&self, value: Value) -> bool {
         self.products_only[value.index()]
     }
