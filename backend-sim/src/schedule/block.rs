@@ -1,5 +1,6 @@
 //! One straight-line block: vector operations placed on the units of a core.
 
+mod attention;
 mod exact;
 mod groups;
 mod held;
@@ -13,6 +14,7 @@ mod waits;
 
 use rustc_hash::FxHashSet;
 
+use self::attention::Attention;
 use self::exact::Exact;
 use self::statistics::Statistics;
 use self::units::Units;
@@ -95,6 +97,8 @@ pub(crate) struct Block<'a> {
     rates: &'a Rates,
     /// The critical path of a block without products.
     critical: Option<f64>,
+    /// What waits as in attention.
+    attention: Attention,
     /// When the cross-lane units have taken the last register that is reduced.
     reduced_until: f64,
     /// Whether it loads what it has stored.
@@ -131,6 +135,7 @@ impl<'a> Block<'a> {
             added: Vec::new(),
             rates: &machine.rates,
             critical: None,
+            attention: Attention::default(),
             reduced_until: 0.0,
             chained: false,
             number,
@@ -257,6 +262,7 @@ impl<'a> Block<'a> {
         self.statistics = Statistics::default();
         self.units.clear();
         self.chained = false;
+        self.attention = Attention::default();
         self.reduced_until = 0.0;
         self.sums_products = false;
         self.selected.clear();
@@ -279,6 +285,8 @@ impl<'a> Block<'a> {
         let extents = (out.rows, out.columns);
         let alike = |input: &Vector| (input.rows, input.columns) == extents;
         out.transposed = self.meets(inputs);
+        out.of_product = self.of_products(inputs, cost.eup > 0.0);
+        let awaited = self.awaited(inputs, out.of_product);
         out.late = self.late(inputs);
         out.made = self.made(inputs, out.registers() as f64 * cost.valu);
         for group in out.groups() {
@@ -286,6 +294,7 @@ impl<'a> Block<'a> {
             for input in inputs {
                 ready = ready.max(self.group_ready(input, &group, alike(input)));
             }
+            self.wait_for_sums(inputs, &group, ready);
             let n = group.registers();
             let mut span = self.timeline.take(Unit::Valu, ready, n * cost.valu);
             let mut done = span.end + self.rates.valu_latency;
@@ -307,7 +316,7 @@ impl<'a> Block<'a> {
             }
             out.ready[group.index] = done;
             for input in inputs {
-                if input.registers() < out.registers() {
+                if input.registers() < out.registers() || self.waits_for_product(input, awaited) {
                     self.spread(input, group.row_range(), group.column_range());
                 }
                 match out.late {

@@ -9,7 +9,9 @@ mod account;
 mod block;
 mod digest;
 mod memo;
+mod order;
 mod rates;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -27,8 +29,8 @@ use crate::grid::{Grid, Scalars};
 use crate::signature::{Signature, Window};
 
 pub(crate) use memo::Memo;
-use memo::Runs;
 pub use rates::{Rates, STEP_PARTS};
+use runs::Runs;
 pub use unit::{Machine, Unit};
 use usage::Usage;
 pub(crate) use walk::ScalarOp;
@@ -282,7 +284,13 @@ impl Code {
         scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,
-            runs: Runs::of(module, signature.function, &usage, &varies),
+            runs: Runs::of(
+                module,
+                signature.function,
+                &usage,
+                &varies,
+                machine.sums_last(),
+            ),
             usage,
             varies,
             by_scalars,

@@ -5,6 +5,7 @@ use tilecast_tpu::mosaic::Module;
 
 use super::*;
 
+mod attention;
 mod loops;
 mod products;
 mod registers;

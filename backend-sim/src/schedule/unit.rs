@@ -403,6 +403,12 @@ impl Machine {
         }
     }
 
+    /// Whether sums along lanes come after all maxima of a block: not on v4, whose vector and transcendental units take
+    /// as long as the cross-lane ones.
+    pub(crate) fn sums_last(&self) -> bool {
+        self.target.generation != Generation::V4
+    }
+
     /// Whether results are popped as soon as the units have them, though the vector unit is busy with those before: on
     /// v6e.
     pub fn pops_ahead(&self) -> bool {

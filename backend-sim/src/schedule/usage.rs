@@ -13,6 +13,8 @@ pub(crate) struct Usage {
     transposed_lhs: Vec<bool>,
     waits_for_maximum: Vec<bool>,
     ends: Vec<End>,
+    /// Operations that read it, but for those that take rows of it apart.
+    readers: Vec<u32>,
     of_products: Vec<bool>,
     /// For each product, whether its operands are stored transposed.
     products: FxHashMap<Op, [bool; 2]>,
@@ -44,6 +46,7 @@ enum Name {
     Store,
     Reduction,
     Cast,
+    Slice,
     Other,
 }
 
@@ -54,6 +57,7 @@ impl Name {
             "vector.store" | "tpu.vector_store" => Self::Store,
             "vector.multi_reduction" => Self::Reduction,
             "vector.shape_cast" => Self::Cast,
+            "vector.extract_strided_slice" => Self::Slice,
             _ => Self::Other,
         }
     }
@@ -70,6 +74,7 @@ impl Usage {
             transposed_lhs: vec![false; count],
             waits_for_maximum: vec![false; count],
             ends: vec![End::Nowhere; count],
+            readers: vec![0; count],
             of_products: vec![false; count],
             products: FxHashMap::default(),
         };
@@ -88,6 +93,8 @@ impl Usage {
             let product = name == Name::Product;
             let stores = name == Name::Store;
             for (i, value) in operands.iter().enumerate() {
+                let again = name == Name::Slice || operands[..i].contains(value);
+                usage.readers[value.index()] += u32::from(!again);
                 usage.products_only[value.index()] &= product || name == Name::Cast;
                 usage.stored_only[value.index()] &= stores && i == 0;
             }
@@ -123,7 +130,7 @@ impl Usage {
         for op in ops.into_iter().rev() {
             let results = module.results(op);
             let name = names[module.op_name_number(op)];
-            let ends = !matches!(name, Name::Cast | Name::Other)
+            let ends = !matches!(name, Name::Cast | Name::Slice | Name::Other)
                 || results.is_empty()
                 || !module.regions(op).is_empty();
             let end = match ends {
@@ -181,6 +188,11 @@ impl Usage {
     /// Whether what is made of it, register by register, ends in several places.
     pub(crate) fn has_several_ends(&self, value: Value) -> bool {
         self.ends[value.index()] == End::InSeveral
+    }
+
+    /// Whether operations read it whose results end in several places.
+    pub(crate) fn is_shared(&self, value: Value) -> bool {
+        self.readers[value.index()] > 1 && self.has_several_ends(value)
     }
 
     /// Whether the operands of a product are stored transposed.

@@ -116,6 +116,15 @@ pub(crate) struct Transposed {
     pub(crate) alone: bool,
 }
 
+/// What a value has of products in its block, register by register.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct OfProduct {
+    /// The last of them, counted from 1; 0 if there is none.
+    pub(crate) last: usize,
+    /// Whether the transcendental unit made something of it.
+    pub(crate) exponential: bool,
+}
+
 /// A vector value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Vector {
@@ -131,6 +140,8 @@ pub(crate) struct Vector {
     pub(crate) rounded: bool,
     /// Whether it is the result of a product whose columns come one after the other.
     pub(crate) by_column: bool,
+    /// What it has of products of its block.
+    pub(crate) of_product: OfProduct,
     /// What it has of transpositions.
     pub(crate) transposed: Option<Transposed>,
     /// Values in memory that it is made of, if it is made when it is first used.
@@ -158,6 +169,7 @@ impl Vector {
             along_lanes: false,
             rounded: false,
             by_column: false,
+            of_product: OfProduct::default(),
             transposed: None,
             late: None,
             made: None,

@@ -11,7 +11,8 @@ use tilecast_tpu::mosaic::tpu::{MemorySpace, memory_space};
 use tilecast_tpu::mosaic::{self as ir, Module, Op, TypeKind};
 
 use super::block::Block;
-use super::memo::{Constant, Memo, Run, Runs};
+use super::memo::Memo;
+use super::runs::{Constant, Run, Runs};
 use super::unit::{Machine, Unit};
 use super::usage::Usage;
 use super::vector::Vector;
@@ -270,7 +271,7 @@ impl<'m> Walk<'m> {
     }
 
     fn ops(&mut self, block: ir::Block) -> Result<Vec<ir::Value>, ScheduleError> {
-        let ops = self.module.block_ops(block);
+        let ops = self.runs.ops(self.module, block);
         let mut next = 0;
         while let Some(&op) = ops.get(next) {
             if let Some(run) = self.runs.starting_with(op) {
@@ -278,6 +279,7 @@ impl<'m> Walk<'m> {
                     next = run.ops.end;
                     continue;
                 }
+                self.block.begin_sums_last(run.sums_last);
                 if run.plain {
                     let critical = self.critical_path(ops, run)?;
                     self.block.begin_plain(critical);
@@ -317,6 +319,7 @@ impl<'m> Walk<'m> {
         if self.dead(op) || self.repeated(op) {
             return Ok(None);
         }
+        self.block.depends_on_sums(self.runs.depends_on_sums(op));
         match self.module.op_name(op) {
             "scf.if" => self.branch(op)?,
             "scf.for" => self.repeat(op)?,

@@ -204,9 +204,9 @@ impl Block<'_> {
         }
     }
 
-    /// When the last group of a value is read, as far as is known; 0 if the block did not make it.
-    pub(crate) fn last_read(&self, value: &Vector) -> f64 {
-        self.account.dead(&self.all_entries(value))
+    /// When the last of these rows of registers of a value is read, as far as is known; 0 if the block did not make it.
+    pub(crate) fn last_read(&self, value: &Vector, rows: [usize; 2]) -> f64 {
+        self.account.dead(&self.entries(value, rows))
     }
 
     /// Rows of registers of a value are held until then.

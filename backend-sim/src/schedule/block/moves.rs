@@ -14,11 +14,13 @@ const DEPENDENT: f64 = 2.0;
 const ROW: usize = 8;
 
 impl Block<'_> {
-    /// A reduction along lanes: columns are combined first, then each register across its lanes.
-    pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool) -> Vector {
+    /// A reduction along lanes, to the maximum of what waits for it or to anything else: columns are combined first, then
+    /// each register across its lanes.
+    pub(crate) fn reduce_lanes(&mut self, input: &Vector, masked: bool, maximum: bool) -> Vector {
         let mut out = Vector::new(input.rows.registers, 1, input.bits, 0.0);
         out.along_lanes = true;
         let columns = input.columns.registers;
+        let (from, waits) = self.reduces(columns, maximum);
         let hold = self.machine.target.xlu_hold_cycles.value as f64;
         let depth = (columns as f64).log2().ceil() * self.rates.valu_latency;
         for group in out.groups() {
@@ -34,9 +36,9 @@ impl Block<'_> {
                 let combines = part.columns - usize::from(first);
                 start = start.max(self.combine(input, &part, n * combines as f64).end);
             }
-            let across = self.timeline.take(Unit::Xlu, start + depth, n * hold);
+            let across = (self.timeline).take(Unit::Xlu, (start + depth).max(from), n * hold);
             self.reduced_until = self.reduced_until.max(across.end);
-            if columns > 1 || masked {
+            if columns > 1 || masked || waits {
                 // What columns were combined to waits whole until a unit takes it.
                 self.account.held(n, [start, across.end]);
             }

@@ -387,10 +387,11 @@ impl Block<'_> {
         self.hold_from_use(&mut out, 1.0);
         // Units that have a block of the contraction left go on to the next column, which is the last of two then.
         out.by_column = columns_at_once < 2.0 && (parts_of_k >= units || n_tiles > 2);
-        if machine.pops_ahead() && p.passes == 1.0 && p.m <= POPPED_ROWS {
+        if machine.new_units() && p.passes == 1.0 && p.m <= POPPED_ROWS {
             self.popped = self.popped.max(out.registers() as f64);
         }
         self.results.push((self.turn, out.entries.clone()));
+        out.of_product.last = self.results.len();
         out
     }
 

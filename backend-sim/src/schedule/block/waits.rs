@@ -88,12 +88,17 @@ impl Block<'_> {
 
     /// Results of products wait while the vector unit works off those before them, beside a softmax; where that adds to
     /// sums in memory, if the vector unit is what takes long (96 forward passes, h up to 512 and 1024). Where products
-    /// are made of them, as in attention, matrix units are.
+    /// are made of them, as in attention, matrix units are; but for gradients whose exponentials meet the results of
+    /// another product, of which the vector unit may be the fullest.
     fn settle_popped(&mut self) {
         let cycles = |unit| self.rates.cycles(unit, self.timeline.taken(unit));
         let takes_long = self.added.is_empty() || cycles(Unit::Valu) > cycles(Unit::Mxu);
         let softmax = self.timeline.taken(Unit::Eup) > 0.0 && takes_long;
-        if self.popped == 0.0 || !softmax || self.needs_results {
+        let ahead = match self.meets_products() {
+            true => cycles(Unit::Valu) >= self.timeline.fullest(),
+            false => self.machine.pops_ahead() && !self.needs_results,
+        };
+        if self.popped == 0.0 || !softmax || !ahead {
             return;
         }
         let results = self.results.iter().flat_map(|(_, entries)| entries);

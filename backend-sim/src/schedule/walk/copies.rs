@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use tilecast_tpu::mosaic::{self as ir, DYNAMIC, Op};
 
 use super::super::digest::Digest;
-use super::super::memo::is_vector;
+use super::super::runs::is_vector;
 use super::super::{Direction, Event, Region, Transfer, Unit};
 use super::Walk;
 use crate::access::segment;

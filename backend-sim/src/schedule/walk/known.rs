@@ -6,7 +6,8 @@ use tilecast_tpu::mosaic::Op;
 
 use super::super::Region;
 use super::super::digest::Digest;
-use super::super::memo::{Beginning, Run, Solved, is_vector};
+use super::super::memo::Solved;
+use super::super::runs::{Beginning, Run, is_vector};
 use super::{Known, Walk};
 
 /// A block that is being scheduled and will be remembered.

@@ -194,7 +194,9 @@ impl<'m> Walk<'m> {
             if let Some(mut value) = value {
                 self.block.loads_stored();
                 let stays = !self.forwarded[view.root];
-                if stays && last.is_none_or(|part| part.turn != self.turn.number) {
+                let later = self.block.loads_maxima_again()
+                    || last.is_none_or(|part| part.turn != self.turn.number);
+                if stays && later {
                     value = Rc::new(self.block.reload(&value));
                 }
                 if let Some(source) = source.filter(|_| !stays || self.machine.passes_on()) {

@@ -9,6 +9,7 @@ use tilecast_tpu::mosaic::{self as ir, Op};
 
 use super::super::ScheduleError;
 use super::super::block::{Cost, Product};
+use super::super::order::reduced_dims;
 use super::super::vector::Vector;
 use super::{Known, Walk};
 
@@ -372,7 +373,7 @@ impl Walk<'_> {
     fn reduce(&mut self, op: Op, from: ir::Value) {
         let value = self.vector(from);
         let source = self.shape(from);
-        let dims = self.reduced_dims(op, source);
+        let dims = reduced_dims(self.module, op, source.len() as i64);
         let rank = source.len() as i64;
         let mut out = (*value).clone();
         let [full_rows, full_columns] = Self::registers(source, value.bits);
@@ -390,8 +391,9 @@ impl Walk<'_> {
                 let shape = Vector::new(wide.rows.registers, full_columns, wide.bits, 0.0);
                 wide = self.block.regroup(&wide, shape, 0.0, 1.0);
             }
-            out = self.block.reduce_lanes(&wide, masked);
-            if self.usage.waits_for_maximum(from) {
+            let maximum = self.usage.waits_for_maximum(from);
+            out = self.block.reduce_lanes(&wide, masked, maximum);
+            if maximum {
                 self.block.load_again(&value);
             }
         }
@@ -409,18 +411,6 @@ impl Walk<'_> {
             out = self.block.reduce_rows(&out, kept.max(1));
         }
         self.reduced(op, out);
-    }
-
-    /// The dimensions of `source` that a reduction sums over.
-    pub(super) fn reduced_dims(&self, op: Op, source: &[i64]) -> Vec<i64> {
-        (self.module.integers_attribute(op, "reduction_dims"))
-            .or_else(|| self.module.integers_attribute(op, "dims"))
-            .or_else(|| {
-                self.module
-                    .integer_attribute(op, "dim")
-                    .map(|dim| vec![dim])
-            })
-            .unwrap_or_else(|| vec![source.len() as i64 - 1])
     }
 
     fn reduced(&mut self, op: Op, out: Vector) {

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashSet;
 use tilecast_tpu::mosaic::{self as ir, Definition, Op};
 
+use super::super::order::is_along_lanes;
 use super::super::vector::Vector;
 use super::{Passed, Walk};
 use crate::access::Access;
@@ -34,8 +35,12 @@ impl Walk<'_> {
         let reduced = self.reduced_later();
         let start = self.block.reduced(reduced);
         let out = self.block.transpose(&value, rows, columns, 1.0, start);
-        let entered = self.block.last_read(&value);
-        self.waits(whole, [first, first + value.rows.registers], entered);
+        for r in 0..value.rows.groups() {
+            let from = r * value.rows.step;
+            let rows = [from, from + value.rows.size(r)];
+            let entered = self.block.last_read(&value, rows);
+            self.waits(whole, rows.map(|row| first + row), entered);
+        }
         self.set(op, out);
     }
 
@@ -54,10 +59,8 @@ impl Walk<'_> {
                 continue;
             }
             let from = self.module.operands(op)[0];
-            let shape = self.shape(from);
-            let along_lanes = (self.reduced_dims(op, shape)).contains(&(shape.len() as i64 - 1));
-            if along_lanes && self.is_loaded(from) {
-                registers += Self::registers(shape, self.bits(from))[0];
+            if is_along_lanes(self.module, op) && self.is_loaded(from) {
+                registers += Self::registers(self.shape(from), self.bits(from))[0];
                 last = Some(i);
             }
         }
@@ -91,7 +94,9 @@ impl Walk<'_> {
 
     /// These rows of a value are made no sooner than then, one register after the other, and what they are made of
     /// waits: loads, results of the cross-lane unit and, for the first value that is transposed, of the transcendental
-    /// one, which has nothing else to do while rows are reduced.
+    /// one, which has nothing else to do while rows are reduced. What others read as well was made for them, and waits
+    /// as it is; rows of a product enter a matrix unit in time, but for those of the first value, which others are made
+    /// of (probes of gradients of attention).
     fn waits(&mut self, value: ir::Value, rows: [usize; 2], until: f64) {
         let first = *self.transposed.get_or_insert(value) == value;
         let mut seen = FxHashSet::default();
@@ -125,7 +130,10 @@ impl Walk<'_> {
             }
             let vector = self.vector(value);
             let name = self.module.op_name(op);
-            if name.starts_with("arith.") || !first && name.starts_with("math.") {
+            let made_late = name.starts_with("arith.") || !first && name.starts_with("math.");
+            if name == "tpu.matmul" && !first {
+                self.block.made_at(&vector, rows, until);
+            } else if made_late && !self.usage.is_shared(value) {
                 self.block.made_at(&vector, rows, until);
                 next.extend((self.module.operands(op).iter()).map(|&value| (value, rows)));
             } else {
