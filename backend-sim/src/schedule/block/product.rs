@@ -234,8 +234,8 @@ impl Block<'_> {
             let paired = if p.transpose_rhs { p.n } else { p.k };
             let packed = rhs.bits == 16 || p.transpose_rhs;
             let alone = if paired > 128 && packed { 1 } else { wide };
-            let work = stream / copies + (filled * alone) as f64 * push;
-            self.units.take((tiles * copies) as usize, work)
+            let pushes = (filled * alone) as f64 * push;
+            (self.units).take((tiles * copies) as usize, pushes, stream / copies)
         });
         let free = own.as_ref().map_or(0.0, |own| self.units.free_at(own));
         let first_block = match p.transpose_rhs {
