@@ -288,7 +288,7 @@ impl Block<'_> {
             // No row passes the last block of weights before that is there.
             let mut passed = match p.passes > 1.0 {
                 true => 0.0,
-                false => pushed.end,
+                false => pushed.end.max(free),
             };
             let mut next = start;
             for (r, &Rows { there, whole, .. }) in streams.iter().enumerate() {
