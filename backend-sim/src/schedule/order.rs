@@ -41,11 +41,12 @@ pub(super) fn sums_last(module: &Module, usage: &Usage, ops: &[Op]) -> Option<Su
             break;
         }
         let reduces = along_lanes(&op);
-        waits[i] = behind.has(module, op)
-            || reduces && !is_maximum(op) && usage.is_of_products(module.operands(op)[0]);
+        let maximum = reduces && is_maximum(op);
+        let sum = reduces && !maximum && usage.is_of_products(module.operands(op)[0]);
+        waits[i] = sum || behind.has(module, op);
         match waits[i] {
             true => behind.add(module, op),
-            false if reduces => end = i + 1,
+            false if maximum => end = i + 1,
             false => {}
         }
     }
