@@ -229,16 +229,25 @@ impl Account {
     /// `each` for all registers of a group, or register by register, so that of groups that do not outlast what is made
     /// of them only a part is held.
     pub(crate) fn peak_in_order(&self, each: bool) -> f64 {
+        self.in_order(|entry| match each || entry.outlasts {
+            true => f64::from(entry.size),
+            false => entry.held(),
+        })
+    }
+
+    /// The same register by register, of everything.
+    pub(crate) fn peak_of_chains(&self) -> f64 {
+        self.in_order(|entry| f64::from(entry.registers.min(entry.size)))
+    }
+
+    fn in_order(&self, held: impl Fn(&Entry) -> f64) -> f64 {
         let used = self
             .entries
             .iter()
             .filter(|entry| entry.reads > 0 || entry.outlasts);
         let mut events: Vec<(u32, bool, f64)> = used
             .flat_map(|entry| {
-                let held = match each || entry.outlasts {
-                    true => f64::from(entry.size),
-                    false => entry.held(),
-                };
+                let held = held(entry);
                 // An operation writes to the registers that it is the last to read.
                 [(entry.reader, false, -held), (entry.maker, true, held)]
             })

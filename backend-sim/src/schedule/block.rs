@@ -193,11 +193,23 @@ impl<'a> Block<'a> {
             let listed = self.account.peak_in_order(self.chained) + self.machine.kept_in_order();
             return listed + self.loaded_ahead(listed);
         }
+        let most = match self.follows_rows() && xlu < valu {
+            true => self.account.peak_of_chains() + self.machine.kept_in_order(),
+            false => f64::INFINITY,
+        };
         self.settle_waits();
         self.registers_of_exact().unwrap_or_else(|| {
-            let peak = self.account.peak();
+            let peak = self.account.peak().min(most);
             self.registers_of_statistics(peak).unwrap_or(peak)
         })
+    }
+
+    /// Whether the block neither multiplies nor reduces nor transposes, and is not known to be one without products because
+    /// it is inside of a region: before v6e it is worked off register by register, as in the backward pass of Tokamax,
+    /// whose exponentials do not all wait for labels to be spread over columns; from v6e on they do.
+    fn follows_rows(&self) -> bool {
+        let reduces = self.reduced_until > 0.0 || self.statistics.transposes();
+        !self.machine.new_units() && self.results.is_empty() && !reduces && !self.chained
     }
 
     /// Its number among those of the kernel.

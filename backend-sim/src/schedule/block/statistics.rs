@@ -94,6 +94,11 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
+    /// Whether anything was transposed.
+    pub(super) fn transposes(&self) -> bool {
+        self.count > 0
+    }
+
     /// Another transposition.
     pub(super) fn transposed(&mut self) -> Transposed {
         self.count += 1;

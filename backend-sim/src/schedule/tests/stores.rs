@@ -104,3 +104,47 @@ fn a_scratch_that_is_stored_in_parts_of_unlike_heights_is_dropped() {
     // Rows that end within a register are not passed on.
     assert_eq!([[256, 128], [128, 256], [252, 132]].map(dropped), [1, 1, 0]);
 }
+
+#[test]
+fn exponentials_inside_of_a_region_wait_for_labels_from_v6e_on() {
+    // Exponentials of 1024 x 512 less a column, less one where the column is that of the label, times a column; columns
+    // are loaded along lanes.
+    let (all, column) = ("1024x512xf32", "1024xf32");
+    let spread = |name: &str, argument: usize, element: &str| {
+        format!(
+            "    {name}a = vector.load %arg{argument}[%c0] : memref<1024x{element}, #tpu.memory_space<vmem>>, \
+             vector<1024x{element}>\n    \
+             {name}b = vector.shape_cast {name}a : vector<1024x{element}> to vector<1024x1x{element}>\n    \
+             {name} = vector.broadcast {name}b : vector<1024x1x{element}> to vector<1024x512x{element}>\n"
+        )
+    };
+    let body = spread("%g", 3, "f32")
+        + &load("%x", 0, all)
+        + &spread("%s", 2, "f32")
+        + &format!(
+            "    %d = arith.subf %x, %s : vector<{all}>\n    %e = math.exp %d : vector<{all}>\n"
+        )
+        + &spread("%l", 1, "i32")
+        + &format!(
+            "    %i = tpu.iota {{dimensions = array<i32: 1>}} : vector<1024x512xi32>\n    \
+             %c = arith.cmpi eq, %i, %l : vector<1024x512xi32>\n    \
+             %one = arith.constant dense<1.000000e+00> : vector<{all}>\n    \
+             %f = arith.subf %e, %one : vector<{all}>\n    \
+             %h = arith.select %c, %f, %e : vector<1024x512xi1>, vector<{all}>\n    \
+             %o = arith.mulf %h, %g : vector<{all}>\n"
+        )
+        + &store("%o", 0, all);
+    let region = format!("    \"tpu.region\"() ({{\n{body}      tpu.yield\n    }}) : () -> ()\n");
+    let module = probe(&[all, "1024xi32", column, column], &region);
+    let held = |target: &str| schedule(&module, &machine(target)).unwrap().registers();
+    // libtpu 0.0.51 has 101, 182, 701 and 699 slots. All exponentials, as from v6e on, would be 660 on v4 and v5e, too.
+    for (target, expected) in [
+        ("v4", 96.0..400.0),
+        ("v5e", 182.0..400.0),
+        ("v6e", 740.0..790.0),
+        ("v7x", 740.0..790.0),
+    ] {
+        let registers = held(target);
+        assert!(expected.contains(&registers), "{target}: {registers}");
+    }
+}
