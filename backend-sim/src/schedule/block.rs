@@ -204,8 +204,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Whether the block neither multiplies nor reduces nor transposes, and is not known to be one without products because
-    /// it is inside of a region: before v6e it is worked off register by register, as in the backward pass of Tokamax,
+    /// Whether the block neither multiplies nor reduces nor transposes, which matters inside of a region, where it is not
+    /// known to be one without products before it ends: before v6e it is worked off register by register, as in the backward pass of Tokamax,
     /// whose exponentials do not all wait for labels to be spread over columns; from v6e on they do.
     fn follows_rows(&self) -> bool {
         let reduces = self.reduced_until > 0.0 || self.statistics.transposes();

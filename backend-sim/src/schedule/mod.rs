@@ -284,13 +284,7 @@ impl Code {
         scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,
-            runs: Runs::of(
-                module,
-                signature.function,
-                &usage,
-                &varies,
-                machine.sums_last(),
-            ),
+            runs: Runs::of(module, signature, &usage, &varies, machine.sums_last()),
             usage,
             varies,
             by_scalars,

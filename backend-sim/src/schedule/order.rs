@@ -7,10 +7,11 @@
 //! of all chunks come before the first sum. What waits for sums waits until then (`wait_for_sums`).
 
 use rustc_hash::FxHashSet;
-use tilecast_tpu::mosaic::{Definition, Module, Op, TypeKind, Value};
+use tilecast_tpu::mosaic::{Module, Op, Value};
 
 use super::usage::Usage;
 use crate::access::Access;
+use crate::signature::Signature;
 
 /// The operations of a block in another order than that of the program.
 pub(super) struct SumsLast {
@@ -22,7 +23,12 @@ pub(super) struct SumsLast {
 
 /// Operations of a block with the sums, and all that depends on them, behind the last maximum that does not; none if the
 /// order of the program is such.
-pub(super) fn sums_last(module: &Module, usage: &Usage, ops: &[Op]) -> Option<SumsLast> {
+pub(super) fn sums_last(
+    module: &Module,
+    signature: &Signature,
+    usage: &Usage,
+    ops: &[Op],
+) -> Option<SumsLast> {
     let is_maximum = |op: Op| {
         let from = module.operands(op)[0];
         let low =
@@ -33,7 +39,8 @@ pub(super) fn sums_last(module: &Module, usage: &Usage, ops: &[Op]) -> Option<Su
     let first = ops
         .iter()
         .position(|op| along_lanes(op) && is_maximum(*op))?;
-    let mut behind = Behind::default();
+    // Few blocks have a sum behind a maximum.
+    let mut behind: Option<Behind> = None;
     let mut waits = vec![false; ops.len()];
     let mut end = 0;
     for (i, &op) in ops.iter().enumerate().skip(first + 1) {
@@ -43,9 +50,11 @@ pub(super) fn sums_last(module: &Module, usage: &Usage, ops: &[Op]) -> Option<Su
         let reduces = along_lanes(&op);
         let maximum = reduces && is_maximum(op);
         let sum = reduces && !maximum && usage.is_of_products(module.operands(op)[0]);
-        waits[i] = sum || behind.has(module, op);
+        waits[i] = sum || behind.as_ref().is_some_and(|behind| behind.has(module, op));
         match waits[i] {
-            true => behind.add(module, op),
+            true => {
+                (behind.get_or_insert_with(|| Behind::new(signature.roots(module)))).add(module, op)
+            }
             false if maximum => end = i + 1,
             false => {}
         }
@@ -63,8 +72,9 @@ pub(super) fn sums_last(module: &Module, usage: &Usage, ops: &[Op]) -> Option<Su
 }
 
 /// What is placed later than the program has it.
-#[derive(Default)]
 struct Behind {
+    /// What each value is a view of.
+    roots: Vec<Option<Value>>,
     values: FxHashSet<Value>,
     /// Memories that are loaded or stored later: no store comes before.
     touched: FxHashSet<Value>,
@@ -73,14 +83,25 @@ struct Behind {
 }
 
 impl Behind {
+    fn new(roots: Vec<Option<Value>>) -> Self {
+        Self {
+            roots,
+            values: FxHashSet::default(),
+            touched: FxHashSet::default(),
+            stored: FxHashSet::default(),
+        }
+    }
+
+    fn root(&self, access: &Access) -> Value {
+        self.roots[access.memory.index()].unwrap_or(access.memory)
+    }
+
     fn has(&self, module: &Module, op: Op) -> bool {
         let operands = module.operands(op);
         operands.iter().any(|value| self.values.contains(value))
             || match Access::of(module, op) {
-                Some(access) if access.stores => {
-                    self.touched.contains(&root(module, access.memory))
-                }
-                Some(access) => self.stored.contains(&root(module, access.memory)),
+                Some(access) if access.stores => self.touched.contains(&self.root(&access)),
+                Some(access) => self.stored.contains(&self.root(&access)),
                 None => false,
             }
     }
@@ -88,24 +109,12 @@ impl Behind {
     fn add(&mut self, module: &Module, op: Op) {
         self.values.extend(module.results(op));
         if let Some(access) = Access::of(module, op) {
-            let memory = root(module, access.memory);
+            let memory = self.root(&access);
             self.touched.insert(memory);
             if access.stores {
                 self.stored.insert(memory);
             }
         }
-    }
-}
-
-/// The memory that a view is of.
-fn root(module: &Module, memory: Value) -> Value {
-    let is_memory = |value: &&Value| matches!(module.value_kind(**value), TypeKind::Memref { .. });
-    match module.definition(memory) {
-        Definition::Result(op, _) => match module.operands(op).iter().find(is_memory) {
-            Some(&of) => root(module, of),
-            None => memory,
-        },
-        _ => memory,
     }
 }
 

@@ -16,6 +16,7 @@ use super::digest::{Digest, digest};
 use super::order::sums_last;
 use super::usage::Usage;
 use super::walk::ScalarOp;
+use crate::signature::Signature;
 
 /// The straight-line blocks of a module.
 #[derive(Clone, Debug, Default)]
@@ -72,17 +73,18 @@ pub(super) struct Beginning {
 }
 
 impl Runs {
-    /// The blocks of `function`; `varies` tells which values are known only at run time, `orders` whether [sums come
+    /// The blocks of a kernel; `varies` tells which values are known only at run time, `orders` whether [sums come
     /// last](sums_last).
     pub(crate) fn of(
         module: &Module,
-        function: Op,
+        signature: &Signature,
         usage: &Usage,
         varies: &[bool],
         orders: bool,
     ) -> Self {
         let mut finder = Finder {
             module,
+            signature,
             usage,
             varies,
             orders,
@@ -92,7 +94,7 @@ impl Runs {
             types: Vec::new(),
             attributes: Vec::new(),
         };
-        if let Some(entry) = module.entry(function, 0) {
+        if let Some(entry) = module.entry(signature.function, 0) {
             finder.block(entry);
         }
         finder.runs
@@ -160,6 +162,7 @@ impl Name {
 
 struct Finder<'m> {
     module: &'m Module,
+    signature: &'m Signature,
     usage: &'m Usage,
     varies: &'m [bool],
     orders: bool,
@@ -208,7 +211,7 @@ impl Finder<'_> {
         }
         let all = self.module.block_ops(block);
         let ordered = match self.orders {
-            true => sums_last(self.module, self.usage, &all[range.clone()]),
+            true => sums_last(self.module, self.signature, self.usage, &all[range.clone()]),
             false => None,
         };
         if let Some(ordered) = &ordered {

@@ -121,10 +121,16 @@ mod tests {
 
     #[test]
     fn a_longer_product_leaves_its_units_to_the_last() {
-        let [long, short] = [(2, 256.0, 256.0), (2, 128.0, 256.0)];
-        assert_eq!(
-            stand(4, &[long, short, long, short]),
-            [[0, 1], [2, 3], [2, 3], [0, 1]]
-        );
+        let mut units = Units::new(4);
+        let mut keep = |push: f64| {
+            let own = units.take(2, push, 250.0);
+            let free = units.free_at(&own);
+            units.held(&own, free + push + 250.0);
+            (own, free)
+        };
+        assert_eq!(keep(50.0), (vec![0, 1], 0.0));
+        assert_eq!(keep(0.0), (vec![2, 3], 0.0));
+        assert_eq!(keep(50.0), (vec![2, 3], 250.0));
+        assert_eq!(keep(0.0), (vec![0, 1], 300.0));
     }
 }
