@@ -10,6 +10,8 @@ pub(crate) struct Access<'m> {
     pub(crate) indices: &'m [Value],
     /// What is loaded or stored.
     pub(crate) value: Value,
+    /// Which elements of it are, if not all.
+    pub(crate) mask: Option<Value>,
     /// Whether all of a part of the memory is, each element in its place.
     pub(crate) whole: bool,
 }
@@ -27,7 +29,7 @@ impl<'m> Access<'m> {
         let group = usize::from(stores);
         let (memory, indices) = place(module, op, group);
         // What has a mask may leave a part as it was.
-        let mask = segment(module, op, group + 2).unwrap_or_default();
+        let mask = segment(module, op, group + 2).and_then(|mask| mask.first().copied());
         Some(Self {
             stores,
             memory,
@@ -36,7 +38,8 @@ impl<'m> Access<'m> {
                 true => module.operands(op)[0],
                 false => module.results(op)[0],
             },
-            whole: plain && mask.is_empty(),
+            mask,
+            whole: plain && mask.is_none(),
         })
     }
 }

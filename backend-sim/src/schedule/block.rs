@@ -383,22 +383,28 @@ impl<'a> Block<'a> {
         Some(made)
     }
 
-    /// Registers written to VMEM, with `stores` for each: when the last of them is.
+    /// Registers written to VMEM, with `stores` for each, all of their elements or those of a mask: when the last of
+    /// them is.
     pub(crate) fn store(
         &mut self,
         value: &Vector,
-        rows: usize,
-        columns: usize,
+        mask: Option<&Vector>,
+        [rows, columns]: [usize; 2],
         stores: f64,
     ) -> f64 {
         let shape = Vector::new(rows, columns, value.bits, 0.0);
-        let alike = (value.rows, value.columns) == (shape.rows, shape.columns);
+        let alike = |stored: &Vector| (stored.rows, stored.columns) == (shape.rows, shape.columns);
+        let read = || std::iter::once(value).chain(mask);
         let mut end = 0.0_f64;
         for group in shape.groups() {
             let n = group.registers();
-            let ready = self.group_ready(value, &group, alike);
+            let ready = read()
+                .map(|stored| self.group_ready(stored, &group, alike(stored)))
+                .fold(0.0, f64::max);
             let span = self.timeline.take(Unit::Store, ready, n * stores);
-            self.group_used(value, &group, span, alike);
+            for stored in read() {
+                self.group_used(stored, &group, span, alike(stored));
+            }
             end = end.max(span.end);
         }
         end

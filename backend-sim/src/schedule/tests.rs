@@ -280,6 +280,29 @@ fn what_nothing_needs_is_dropped_and_what_repeats_is_done_once() {
     assert_eq!(eup(&more), 128.0);
 }
 
+#[test]
+fn what_is_made_of_equal_scalars_repeats() {
+    let shape = "256x512xf32";
+    let exp = |name: &str, factor: f64| {
+        format!(
+            "    {name}s = arith.constant {factor:.1} : f32\n    {name}t = arith.addf {name}s, {name}s : f32\n    \
+             {name}v = vector.broadcast {name}t : f32 to vector<{shape}>\n    \
+             {name}m = arith.mulf %0, {name}v : vector<{shape}>\n    {name} = math.exp {name}m : vector<{shape}>\n"
+        )
+    };
+    let eup = |factors: [f64; 2]| {
+        let body = load("%0", 0, shape)
+            + &exp("%x", factors[0])
+            + &exp("%y", factors[1])
+            + &format!("    %1 = arith.maximumf %x, %y : vector<{shape}>\n")
+            + &store("%1", 1, shape);
+        let kernel = schedule(&probe(&[shape, shape], &body), &machine("v6e")).unwrap();
+        kernel.kinds[0].schedule.slots(Unit::Eup)
+    };
+    assert_eq!(eup([3.0, 3.0]), 128.0);
+    assert_eq!(eup([3.0, 4.0]), 256.0);
+}
+
 /// Registers that v5e wants for the most of a block.
 fn registers(module: &Module) -> f64 {
     let machine = machine("v5e");

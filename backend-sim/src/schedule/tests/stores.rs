@@ -85,6 +85,32 @@ fn registers_of_a_row_are_put_side_by_side() {
 }
 
 #[test]
+fn a_mask_is_held_until_the_last_store_that_it_masks() {
+    let shape = "64x512xf32";
+    let held = |mask: &str, mask_type: &str| {
+        let stored = |name: &str, argument: usize| {
+            store(name, argument, shape)
+                .replace(" {strides", &format!("{mask} {{strides"))
+                .replace(", \n", &format!(", {mask_type}\n"))
+        };
+        let body = load("%0", 0, shape)
+            + &load("%1", 1, shape)
+            + &format!("    %m = arith.cmpf ogt, %0, %1 : vector<{shape}>\n")
+            + &stored("%0", 2)
+            + &format!(
+                "    %e = math.exp %1 : vector<{shape}>\n    %r = arith.mulf %e, %1 : vector<{shape}>\n"
+            )
+            + &stored("%r", 3);
+        let module = probe(&[shape; 4], &body);
+        schedule(&module, &machine("v4")).unwrap().registers()
+    };
+    let [plain, masked] = [held("", ""), held(" masked %m", "vector<64x512xi1>")];
+    // libtpu 0.0.51: no slots, and 57 beside 32 registers.
+    assert!(plain <= 32.0, "{plain}");
+    assert!((80.0..=115.0).contains(&masked), "{masked}");
+}
+
+#[test]
 fn a_scratch_that_is_stored_in_parts_of_unlike_heights_is_dropped() {
     let dropped = |rows: [usize; 2]| {
         let [all, first, second] =

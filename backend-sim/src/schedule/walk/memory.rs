@@ -279,11 +279,13 @@ impl<'m> Walk<'m> {
             memory,
             indices,
             value: source,
+            mask,
             ..
         } = access;
         let shape = self.shape(source);
         let bits = self.bits(source);
         let mut vector = self.vector(source);
+        let mask = mask.map(|mask| self.vector(mask));
         if let [n] = *shape {
             vector = self.line_up(vector, n);
         }
@@ -307,7 +309,7 @@ impl<'m> Walk<'m> {
             if one_row && columns > 1 {
                 vector = Rc::new(self.block.side_by_side(&vector));
             }
-            self.block.store(&vector, rows, columns, stores)
+            (self.block).store(&vector, mask.as_deref(), [rows, columns], stores)
         };
         if vector.by_column && !self.forwarded[view.root] {
             // It can be loaded again.

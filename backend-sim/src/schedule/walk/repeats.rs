@@ -59,13 +59,17 @@ impl Walk<'_> {
         let &[result] = self.module.results(op) else {
             return false;
         };
-        if self.module.value_kind(result).shape().is_none()
-            || !matches!(
+        let kind = self.module.value_kind(result);
+        let followed = match (kind, kind.shape()) {
+            (ir::TypeKind::Memref { .. }, _) => false,
+            (_, Some(_)) => matches!(
                 self.known[result.index()],
                 Known::Nothing | Known::Vector(_)
-            )
-            || matches!(self.module.value_kind(result), ir::TypeKind::Memref { .. })
-        {
+            ),
+            // What is read of memory may have changed.
+            (_, None) => self.module.op_name(op).starts_with("arith."),
+        };
+        if !followed {
             return false;
         }
         let operands = self.module.operands(op);
