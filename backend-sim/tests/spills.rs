@@ -127,9 +127,10 @@ fn results_that_are_packed_in_pairs_of_columns_wait_for_the_second() {
 }
 
 #[test]
-fn results_wait_beside_sums_where_the_vector_unit_takes_long() {
-    // Were none to wait, it would be 0.039.
-    check("linear_ce_forward", DType::Bf16, 13, [0.9, 1.1], 0.03);
+fn results_and_sums_of_sub_tiles_wait() {
+    // Were no results to wait where the vector unit takes long, it would be 0.039; were three sub-tiles of sums to wait
+    // on v6e and two on v7x, whatever their rows, 0.037.
+    check("linear_ce_forward", DType::Bf16, 37, [0.85, 1.1], 0.03);
 }
 
 #[test]

@@ -91,8 +91,8 @@ pub(crate) struct Block<'a> {
     sums_products: bool,
     /// Groups of selections that are made of no results of products, and the part of them that waits for exponentials.
     selected: Vec<(f64, Vec<u32>)>,
-    /// Groups of what each sub-tile adds to sums in memory.
-    added: Vec<Vec<u32>>,
+    /// Registers and groups of what each sub-tile adds to sums in memory.
+    added: Vec<(usize, Vec<u32>)>,
     /// What it is placed with.
     rates: &'a Rates,
     /// The critical path of a block without products.

@@ -74,6 +74,9 @@ const fn temporaries(generation: Generation) -> f64 {
 /// of the compiler before it assigns registers). Fitted to spill slots of `fit.csv`, which are alike from 0.1 to 0.3.
 const WAITING: f64 = 0.2;
 
+/// Registers of what sub-tiles add to sums in memory that wait: 94 to 128 in probes (`sub_tiles_that_wait`).
+const WAITING_SUMS: usize = 96;
+
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
 /// the use of its result.
 #[derive(Clone, Debug)]
@@ -394,13 +397,15 @@ impl Machine {
         }
     }
 
-    /// Of so many sub-tiles what they add to sums in memory waits, where sums wait at all. In listings it is 3 to 8 of
-    /// them; so many are nearest to spill slots of `fit.csv`.
-    pub fn sub_tiles_that_wait(&self) -> usize {
-        match self.target.generation {
+    /// Of so many sub-tiles what they add to sums in memory waits, where sums wait at all and each adds so many
+    /// registers: as many as [`WAITING_SUMS`] hold, and 3 at least on v6e, 1 on v7x. Best of 1 to 8 for rows of 16, 32, 64
+    /// and 128 registers in 96 forward passes of each of them.
+    pub fn sub_tiles_that_wait(&self, registers: usize) -> usize {
+        let least = match self.target.generation {
             Generation::V6e => 3,
-            _ => 2,
-        }
+            _ => 1,
+        };
+        least.max(WAITING_SUMS / registers.max(1))
     }
 
     /// Whether sums along lanes come after all maxima of a block: not on v4, whose vector and transcendental units take

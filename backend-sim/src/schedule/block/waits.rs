@@ -25,7 +25,8 @@ impl Block<'_> {
 
     /// The value, of a sub-tile, is added to a sum in memory.
     pub(crate) fn adds(&mut self, value: &Vector) {
-        self.added.push(self.all_entries(value));
+        self.added
+            .push((value.registers(), self.all_entries(value)));
     }
 
     /// The value is selected, and not of results of products: from v5 on it is made while these are, as far as the
@@ -132,9 +133,9 @@ impl Block<'_> {
             return;
         }
         let end = self.timeline.end();
-        for (i, entries) in self.added.iter().enumerate() {
-            let until = (self.added.get(i + self.machine.sub_tiles_that_wait()))
-                .map_or(end, |later| self.account.made(later));
+        for (i, (registers, entries)) in self.added.iter().enumerate() {
+            let later = i + self.machine.sub_tiles_that_wait(*registers);
+            let until = (self.added.get(later)).map_or(end, |(_, later)| self.account.made(later));
             (entries.iter()).for_each(|&entry| self.account.waits(entry, until));
         }
     }
