@@ -89,8 +89,11 @@ pub(crate) struct Block<'a> {
     operands: Vec<(usize, u32)>,
     /// Whether results of products are summed in memory.
     sums_products: bool,
-    /// Groups of selections that are made of no results of products, and the part of them that waits for exponentials.
-    selected: Vec<(f64, Vec<u32>)>,
+    /// Groups of selections that are made of no results of products, with their turn and the part of them that waits for
+    /// exponentials.
+    selected: Vec<(usize, f64, Vec<u32>)>,
+    /// Rounds that the units take for the blocks of the last product.
+    rounds: f64,
     /// Registers and groups of what each sub-tile adds to sums in memory.
     added: Vec<(usize, Vec<u32>)>,
     /// What it is placed with.
@@ -133,6 +136,7 @@ impl<'a> Block<'a> {
             sums_products: false,
             selected: Vec::new(),
             added: Vec::new(),
+            rounds: 0.0,
             rates: &machine.rates,
             critical: None,
             attention: Attention::default(),
@@ -279,6 +283,7 @@ impl<'a> Block<'a> {
         self.sums_products = false;
         self.selected.clear();
         self.added.clear();
+        self.rounds = 0.0;
         self.number += 1;
     }
 

@@ -183,6 +183,12 @@ impl Block<'_> {
         };
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
+        // Accumulating units take all blocks of the contraction in one round.
+        let blocks = match accumulates {
+            true => n_tiles as f64,
+            false => tiles,
+        };
+        self.rounds = blocks / units;
         // Those of the passes of a lone block are summed as they come, unless many rows fill it.
         let lone_block = machine.new_units() && k_tiles * n_tiles == 1;
         let as_they_come = lone_block && (2 * p.k <= dim || p.m <= SUMMED_ROWS);

@@ -32,11 +32,13 @@ impl Block<'_> {
     /// The value is selected, and not of results of products: from v5 on it is made while these are, as far as the
     /// vector unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
-        let ahead = self.machine.selected_ahead(value.registers());
+        let (registers, columns) = (value.registers(), value.columns.registers);
+        let ahead = self.machine.selected_ahead(registers, columns, self.rounds);
         if ahead > 0.0 && value.late.is_none() {
-            let part = ahead / value.registers() as f64;
+            let part = ahead / registers as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
-            self.selected.push((part, self.all_entries(value)));
+            self.selected
+                .push((self.turn, part, self.all_entries(value)));
         }
     }
 
@@ -108,18 +110,25 @@ impl Block<'_> {
         self.account.held(self.popped.min(POPPED_AHEAD), from_to);
     }
 
-    /// Selections wait for exponentials, each from when those before it have met theirs.
+    /// Selections wait for exponentials, those of a turn from when those of the turn before have met theirs.
     fn settle_selected(&mut self) {
         if self.timeline.taken(Unit::Eup) == 0.0 {
             return;
         }
         let mut before = 0.0;
-        for &(part, ref entries) in &self.selected {
-            for &entry in entries {
-                self.account.held_in_part(entry, part);
-                self.account.made_at(entry, before);
+        for of_turn in self
+            .selected
+            .chunk_by(|(one, ..), (other, ..)| one == other)
+        {
+            let mut met = 0.0_f64;
+            for &(_, part, ref entries) in of_turn {
+                for &entry in entries {
+                    self.account.held_in_part(entry, part);
+                    self.account.made_at(entry, before);
+                }
+                met = met.max(self.account.dead(entries));
             }
-            before = self.account.dead(entries);
+            before = met;
         }
     }
 
