@@ -74,7 +74,7 @@ const fn temporaries(generation: Generation) -> f64 {
 /// of the compiler before it assigns registers). Fitted to spill slots of `fit.csv`, which are alike from 0.1 to 0.3.
 const WAITING: f64 = 0.2;
 
-/// Registers of what sub-tiles add to sums in memory that wait: 94 to 128 in probes (`sub_tiles_that_wait`).
+/// Registers of what sub-tiles add to sums in memory that wait: 96 to 128 in forward passes (`sub_tiles_that_wait`).
 const WAITING_SUMS: usize = 96;
 
 /// A core as the scheduler sees it: slots per cycle of each unit, and cycles from an operation to
