@@ -89,11 +89,11 @@ pub(crate) struct Block<'a> {
     operands: Vec<(usize, u32)>,
     /// Whether results of products are summed in memory.
     sums_products: bool,
-    /// Groups of selections that are made of no results of products, with their turn and the part of them that waits for
-    /// exponentials.
+    /// Groups of selections that are made of no results of products, with their turn and the part of them that waits
+    /// for exponentials.
     selected: Vec<(usize, f64, Vec<u32>)>,
-    /// Rounds that the units take for the blocks of the last product.
-    rounds: f64,
+    /// Whether the units take the blocks of the last product in several rounds.
+    in_rounds: bool,
     /// Registers and groups of what each sub-tile adds to sums in memory.
     added: Vec<(usize, Vec<u32>)>,
     /// What it is placed with.
@@ -136,7 +136,7 @@ impl<'a> Block<'a> {
             sums_products: false,
             selected: Vec::new(),
             added: Vec::new(),
-            rounds: 0.0,
+            in_rounds: false,
             rates: &machine.rates,
             critical: None,
             attention: Attention::default(),
@@ -208,9 +208,10 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Whether the block neither multiplies nor reduces nor transposes, which matters inside of a region, where it is not
-    /// known to be one without products before it ends: before v6e it is worked off register by register, as in the backward pass of Tokamax,
-    /// whose exponentials do not all wait for labels to be spread over columns; from v6e on they do.
+    /// Whether the block neither multiplies nor reduces nor transposes, which matters inside of a region, where it is
+    /// not known to be one without products before it ends: before v6e it is worked off register by register, as in the
+    /// backward pass of Tokamax, whose exponentials do not all wait for labels to be spread over columns; from v6e on
+    /// they do.
     fn follows_rows(&self) -> bool {
         let reduces = self.reduced_until > 0.0 || self.statistics.transposes();
         !self.machine.new_units() && self.results.is_empty() && !reduces && !self.chained
@@ -283,7 +284,7 @@ impl<'a> Block<'a> {
         self.sums_products = false;
         self.selected.clear();
         self.added.clear();
-        self.rounds = 0.0;
+        self.in_rounds = false;
         self.number += 1;
     }
 

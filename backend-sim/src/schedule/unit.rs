@@ -384,11 +384,11 @@ impl Machine {
     }
 
     /// Of so many registers of selections that are made of no products, `columns` side by side, how many are made while
-    /// products are and wait for exponentials, if the units take so many rounds for the blocks of a product. From v6e on
-    /// half of those of 512 and 1024 columns if there is a second round, whose results the vector unit cannot have before
-    /// those of the first, and 48 of all others (96 deltas of each of two targets; 45 and 47 in orders); on v5 37 of 64 and
-    /// 94 to 112 of 128, and none where there are more or fewer.
-    pub fn selected_ahead(&self, registers: usize, columns: usize, rounds: f64) -> f64 {
+    /// products are and wait for exponentials; `in_rounds` if the units take several rounds for the blocks of a product.
+    /// From v6e on half of those of 512 and 1024 columns if there is a second round, whose results the vector unit
+    /// cannot have before those of the first, and 48 of all others (96 deltas of each of two targets; 45 and 47 in
+    /// orders); on v5 37 of 64 and 94 to 112 of 128, and none where there are more or fewer.
+    pub fn selected_ahead(&self, registers: usize, columns: usize, in_rounds: bool) -> f64 {
         let all = registers as f64;
         match (self.target.generation, columns) {
             (Generation::V4, _) => 0.0,
@@ -396,15 +396,15 @@ impl Machine {
                 64..=128 => 0.75 * all,
                 _ => 0.0,
             },
-            (_, 3..=8) if rounds > 1.0 => 0.5 * all,
+            (_, 3..=8) if in_rounds => 0.5 * all,
             (_, 3..=8) => 0.0,
             _ => 48.0,
         }
     }
 
     /// Of so many sub-tiles what they add to sums in memory waits, where sums wait at all and each adds so many
-    /// registers: as many as `WAITING_SUMS` hold, and 3 at least on v6e, 1 on v7x. Best of 1 to 8 for rows of 16, 32, 64
-    /// and 128 registers in 96 forward passes of each of them.
+    /// registers: as many as `WAITING_SUMS` hold, and 3 at least on v6e, 1 on v7x. Best of 1 to 8 for rows of 16, 32,
+    /// 64 and 128 registers in 96 forward passes of each of them.
     pub fn sub_tiles_that_wait(&self, registers: usize) -> usize {
         let least = match self.target.generation {
             Generation::V6e => 3,

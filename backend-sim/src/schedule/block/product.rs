@@ -36,6 +36,8 @@ pub(crate) struct Standing {
     pub(crate) alone: bool,
     /// The number of its turn.
     pub(crate) turn: usize,
+    /// The units take its blocks in several rounds.
+    pub(crate) in_rounds: bool,
 }
 
 impl Block<'_> {
@@ -114,6 +116,7 @@ impl Block<'_> {
                 true => weight_registers,
                 false => 0.0,
             };
+        self.in_rounds = standing.in_rounds;
         if standing.turn != self.turn {
             self.turn = standing.turn;
             self.fed = [0.0, self.fed[0]];
@@ -183,12 +186,6 @@ impl Block<'_> {
         };
         // Sums over blocks of the contraction that do not fit the units at once wait for the next round.
         let rounds = (parts_of_k / units).ceil();
-        // Accumulating units take all blocks of the contraction in one round.
-        let blocks = match accumulates {
-            true => n_tiles as f64,
-            false => tiles,
-        };
-        self.rounds = blocks / units;
         // Those of the passes of a lone block are summed as they come, unless many rows fill it.
         let lone_block = machine.new_units() && k_tiles * n_tiles == 1;
         let as_they_come = lone_block && (2 * p.k <= dim || p.m <= SUMMED_ROWS);

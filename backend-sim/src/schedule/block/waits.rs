@@ -33,7 +33,9 @@ impl Block<'_> {
     /// vector unit is free.
     pub(crate) fn selects(&mut self, value: &Vector) {
         let (registers, columns) = (value.registers(), value.columns.registers);
-        let ahead = self.machine.selected_ahead(registers, columns, self.rounds);
+        let ahead = self
+            .machine
+            .selected_ahead(registers, columns, self.in_rounds);
         if ahead > 0.0 && value.late.is_none() {
             let part = ahead / registers as f64;
             let part = part.clamp(self.machine.temporaries, 1.0);
@@ -116,19 +118,18 @@ impl Block<'_> {
             return;
         }
         let mut before = 0.0;
-        for of_turn in self
-            .selected
-            .chunk_by(|(one, ..), (other, ..)| one == other)
-        {
-            let mut met = 0.0_f64;
+        let turns = (self.selected).chunk_by(|(one, ..), (other, ..)| one == other);
+        for of_turn in turns {
             for &(_, part, ref entries) in of_turn {
                 for &entry in entries {
                     self.account.held_in_part(entry, part);
                     self.account.made_at(entry, before);
                 }
-                met = met.max(self.account.dead(entries));
             }
-            before = met;
+            let met = of_turn
+                .iter()
+                .map(|(.., entries)| self.account.dead(entries));
+            before = met.fold(0.0, f64::max);
         }
     }
 

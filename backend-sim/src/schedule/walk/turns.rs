@@ -22,8 +22,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Goes on to the turn of a product.
-    fn take(&mut self, machine: &Machine, product: &Product) {
+    /// Goes on to the turn of a product, whose blocks the units may take in several rounds: whether they do.
+    fn take(&mut self, machine: &Machine, product: &Product) -> bool {
         let target = machine.target;
         let tiles = |n: usize| n.div_ceil(target.mxu_dim.value) as f64;
         // Units that sum over blocks of the contraction take them one after the other.
@@ -32,11 +32,13 @@ impl Turn {
             false => tiles(product.k) * product.passes,
         };
         let blocks = parts * tiles(product.n);
+        let units = target.mxu_count.value as f64;
         self.blocks += blocks;
-        if self.blocks > target.mxu_count.value as f64 {
+        if self.blocks > units {
             self.number += 1;
             self.blocks = blocks;
         }
+        blocks > units
     }
 }
 
@@ -79,10 +81,11 @@ impl Walk<'_> {
     /// Goes on to the turn of the product that is next.
     pub(super) fn take_turn(&mut self, product: &Product) -> Standing {
         let alone = self.alone();
-        self.turn.take(self.machine, product);
+        let in_rounds = self.turn.take(self.machine, product);
         Standing {
             alone,
             turn: self.turn.number,
+            in_rounds,
         }
     }
 
