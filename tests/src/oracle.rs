@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Where the streaming strategy is asked to hold delta in bf16, it rounds it: `k u' sqrt(sum (delta w)^2)`, where the
-//! signs of `w` are random and the roundings need not be, and `u' sum |delta|` in the bias gradient.
-//! A gradient in bf16 is rounded once more, at the end.
+//! signs of `w` are random, and what rounding the exact delta does to the sum, since the roundings may follow these
+//! signs; in the bias gradient `u' sum |delta|`. A gradient in bf16 is rounded once more, at the end.
 
 use tilecast::{DType, Reduction};
 use tilecast_core::kernels::head::reference::Gradients;
@@ -50,7 +50,7 @@ struct Errors {
 /// What delta is multiplied with in a gradient.
 #[derive(Clone, Copy)]
 enum Factor {
-    /// `x` or `w`: errors of delta partly cancel.
+    /// `x` or `w`: errors of delta partly cancel, but for what follows their signs.
     RandomSigns,
     /// Nothing: they may all point the same way.
     One,
@@ -95,20 +95,27 @@ impl Oracle {
                 depth,
                 magnitude: carried.magnitude.clone(),
             });
-            let error = match outputs.delta {
-                DType::Bf16 => error.plus(Term {
-                    what: "delta in bf16",
-                    k: match other {
-                        Factor::RandomSigns => K,
-                        Factor::One => 1.0,
-                    },
-                    unit: bf16_unit(),
-                    depth: 1,
-                    magnitude: match other {
-                        Factor::RandomSigns => carried.square.iter().map(|x| x.sqrt()).collect(),
-                        Factor::One => carried.magnitude.clone(),
-                    },
-                }),
+            let in_bf16 = |k, magnitude| Term {
+                what: "delta in bf16",
+                k,
+                unit: bf16_unit(),
+                depth: 1,
+                magnitude,
+            };
+            let error = match (outputs.delta, other) {
+                (DType::Bf16, Factor::RandomSigns) => error
+                    .plus(in_bf16(
+                        K,
+                        carried.square.iter().map(|x| x.sqrt()).collect(),
+                    ))
+                    .plus(Term {
+                        what: "the exact delta in bf16",
+                        k: 1.0,
+                        unit: 1.0,
+                        depth: 1,
+                        magnitude: carried.rounding.iter().map(|x| x.abs()).collect(),
+                    }),
+                (DType::Bf16, Factor::One) => error.plus(in_bf16(1.0, carried.magnitude.clone())),
                 _ => error,
             };
             match dtype {

@@ -2,7 +2,7 @@
 
 use approx::{assert_abs_diff_eq, assert_relative_eq};
 use tilecast::core::DType;
-use tilecast::{Cotangents, Lazy, Matrix, Options, Strategy, XForm, linear_ce};
+use tilecast::{Cotangents, Lazy, Matrix, Options, Reduction, Strategy, XForm, linear_ce};
 use tilecast_tests::case::round_to;
 use tilecast_tests::{Case, Oracle, Outputs, bf16_unit};
 
@@ -210,4 +210,22 @@ fn a_tiny_soft_cap_is_no_nan() {
             }
         }
     }
+}
+
+/// With one hidden column, a token of a small `x` has probabilities that all but agree and grow with `w`. Where they
+/// pass the middle of two bf16 numbers, those of positive `w` are rounded up and those of negative `w` down: the
+/// roundings of delta add up in dx, whatever the order of summation.
+#[test]
+fn roundings_of_delta_that_follow_the_signs_of_w() {
+    let case = Case {
+        seed: 854,
+        logit_scale: 3.767_797_8,
+        ..Case::new("small x", [644, 1, 621]).options(Options {
+            reduction: Reduction::Mean,
+            grad_dtype: Some(DType::F32),
+            delta_dtype: Some(DType::Bf16),
+            ..Options::default()
+        })
+    };
+    assert_matches_reference(&case, &case.data());
 }
