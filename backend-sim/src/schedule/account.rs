@@ -206,6 +206,11 @@ impl Account {
         self.used(entry, first, last);
     }
 
+    /// Whether a group is made at its first use.
+    pub(crate) fn is_made_when_used(&self, entry: u32) -> bool {
+        self.entries[entry as usize].lazy
+    }
+
     /// A group that is not used yet is made at its first use.
     pub(crate) fn made_when_used(&mut self, entry: u32) {
         self.entries[entry as usize].lazy = true;

@@ -203,7 +203,7 @@ impl<'a> Block<'a> {
         };
         self.settle_waits();
         self.registers_of_exact().unwrap_or_else(|| {
-            let peak = self.account.peak().min(most);
+            let peak = self.account.peak().min(most) + self.kept_for_sums();
             self.registers_of_statistics(peak).unwrap_or(peak)
         })
     }

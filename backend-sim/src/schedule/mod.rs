@@ -284,7 +284,13 @@ impl Code {
         scratch.retain(|value| !read_by_data.contains(value));
         Self {
             scratch,
-            runs: Runs::of(module, signature, &usage, &varies, machine.sums_last()),
+            runs: Runs::of(
+                module,
+                signature,
+                &usage,
+                &varies,
+                machine.rows_of_sums_last(),
+            ),
             usage,
             varies,
             by_scalars,

@@ -27,12 +27,13 @@ pub(super) fn sums_last(
     module: &Module,
     signature: &Signature,
     usage: &Usage,
+    most_rows: i64,
     ops: &[Op],
 ) -> Option<SumsLast> {
     let is_maximum = |op: Op| {
         let from = module.operands(op)[0];
-        let low =
-            matches!(*module.value_kind(from).shape().unwrap_or_default(), [.., m, n] if m <= n);
+        let shape = module.value_kind(from).shape().unwrap_or_default();
+        let low = matches!(*shape, [.., m, n] if m <= n.min(most_rows));
         low && usage.waits_for_maximum(from) && usage.is_of_products(from)
     };
     let along_lanes = |op: &Op| is_along_lanes(module, *op);

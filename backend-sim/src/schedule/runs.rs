@@ -73,21 +73,21 @@ pub(super) struct Beginning {
 }
 
 impl Runs {
-    /// The blocks of a kernel; `varies` tells which values are known only at run time, `orders` whether [sums come
-    /// last](sums_last).
+    /// The blocks of a kernel; `varies` tells which values are known only at run time, of no more than
+    /// `most_rows` rows of scores [sums come last](sums_last).
     pub(crate) fn of(
         module: &Module,
         signature: &Signature,
         usage: &Usage,
         varies: &[bool],
-        orders: bool,
+        most_rows: i64,
     ) -> Self {
         let mut finder = Finder {
             module,
             signature,
             usage,
             varies,
-            orders,
+            most_rows,
             runs: Self::default(),
             of: vec![usize::MAX; module.op_count()],
             names: module.op_names().map(Name::of).collect(),
@@ -165,7 +165,7 @@ struct Finder<'m> {
     signature: &'m Signature,
     usage: &'m Usage,
     varies: &'m [bool],
-    orders: bool,
+    most_rows: i64,
     runs: Runs,
     /// For each operation, its block.
     of: Vec<usize>,
@@ -210,10 +210,8 @@ impl Finder<'_> {
             return;
         }
         let all = self.module.block_ops(block);
-        let ordered = match self.orders {
-            true => sums_last(self.module, self.signature, self.usage, &all[range.clone()]),
-            false => None,
-        };
+        let ops = &all[range.clone()];
+        let ordered = sums_last(self.module, self.signature, self.usage, self.most_rows, ops);
         if let Some(ordered) = &ordered {
             self.runs.waiting.extend(&ordered.waiting);
             let placed = (self.runs.orders.entry(block)).or_insert_with(|| all.to_vec());

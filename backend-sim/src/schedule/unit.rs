@@ -413,9 +413,19 @@ impl Machine {
         least.max(WAITING_SUMS / registers.max(1))
     }
 
-    /// Whether sums along lanes come after all maxima of a block: not on v4, whose vector and transcendental units take
-    /// as long as the cross-lane ones.
-    pub(crate) fn sums_last(&self) -> bool {
+    /// Most rows of scores whose sums along lanes come after all maxima of a block. On v4, whose vector and
+    /// transcendental units take as long as the cross-lane ones, sums of more rows come in between: of 64 and 128 rows
+    /// slots grow with the chunks, of 256 and 512 rows they do not (160 forward passes, `compiler-schedules.md`).
+    pub(crate) fn rows_of_sums_last(&self) -> i64 {
+        match self.target.generation {
+            Generation::V4 => 128,
+            _ => i64::MAX,
+        }
+    }
+
+    /// Whether what is made when it is first used waits for sums like all else: not on v4, which has but eight registers
+    /// for masks.
+    pub(crate) fn late_waits(&self) -> bool {
         self.target.generation != Generation::V4
     }
 

@@ -76,7 +76,7 @@ impl Block<'_> {
         for input in inputs {
             let there = match input.loads.is_some() {
                 true if maxima_wait => self.ready(input, rows, columns),
-                false if input.block == self.number && input.late.is_none() => {
+                false if input.block == self.number && self.waits_for_sums(input) => {
                     input.ready_at(rows, columns)
                 }
                 _ => continue,
@@ -89,6 +89,20 @@ impl Block<'_> {
                 };
                 self.used(input, rows, columns, waits);
             }
+        }
+    }
+
+    fn waits_for_sums(&self, value: &Vector) -> bool {
+        let made_when_used = |&entry: &u32| self.account.is_made_when_used(entry);
+        let late = !self.machine.late_waits() && value.entries.first().is_some_and(made_when_used);
+        value.late.is_none() && !late
+    }
+
+    /// Registers beyond those that hold values at once where sums come last.
+    pub(super) fn kept_for_sums(&self) -> f64 {
+        match self.attention.sums_last {
+            true => self.machine.kept_in_order(),
+            false => 0.0,
         }
     }
 
