@@ -105,6 +105,8 @@ impl Block<'_> {
         };
         let kept = from_memory.is_none_or(|fetch| fetch.valu > 0.0)
             && (n_tiles as f64 > columns_at_once || p.passes > 1.0 && (n_tiles > 1 || p.m > 128));
+        // What element-wise operations made is there for all of them then, not register by register.
+        let kept_whole = kept && lhs.loads.is_none() && p.passes == 1.0 && !p.transpose_lhs;
         let weight_registers = rhs.registers() as f64;
         let packed_weights = match packs && !machine.packs_as_loaded() {
             true => PACK * weight_registers,
@@ -353,6 +355,9 @@ impl Block<'_> {
                 began = began.min(span.start);
                 ended = ended.max(ready);
                 if kept || c == 0 {
+                    if kept_whole && c > 0 {
+                        self.spread(lhs, rows, [0, lhs.columns.registers]);
+                    }
                     self.streamed(lhs, rows, held[r]);
                     self.pass_parts(&parts, span.start, span.end);
                 }
