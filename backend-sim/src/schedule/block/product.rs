@@ -192,18 +192,22 @@ impl Block<'_> {
         let lone_block = machine.new_units() && k_tiles * n_tiles == 1;
         let as_they_come = lone_block && (2 * p.k <= dim || p.m <= SUMMED_ROWS);
         let waits = rounds > 1.0 && !accumulates && !as_they_come;
-        // Registers of weights that have a second column, too, of the rows that the units take at once; of several
-        // rounds half of them wait (probes).
-        let halves = (p.k.min(dim * units as usize) / 8) as f64 / rounds.min(2.0);
+        // Units that have no block of the contraction left in a column, which go on to the next.
+        let left = match parts_of_k < units {
+            true => units % parts_of_k,
+            false => 0.0,
+        };
+        // Registers of weights that have a second column, too, of the rows that the units take at once, but for those
+        // that a unit left has at the same time; of several rounds half of them wait (probes).
+        let waiting =
+            p.k.min(dim * units as usize)
+                .saturating_sub(dim * left as usize);
+        let halves = (waiting / 8) as f64 / rounds.min(2.0);
         // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction
         // that the units take side by side: results of all but the last wait for those of the last, if other squares
         // follow. Before v6e units that have no block of the contraction left in a column go on to the next: sums of a
         // column wait for the others (probes of two columns have no more registers than of one).
-        let uneven = !machine.new_units()
-            && p.passes == 1.0
-            && n_tiles > 2
-            && parts_of_k < units
-            && units % parts_of_k > 0.0;
+        let uneven = !machine.new_units() && p.passes == 1.0 && n_tiles > 2 && left > 0.0;
         let squares_wait =
             p.transpose_lhs && bf16 && !machine.new_units() && p.m > SQUARE && p.k > dim;
         let before = (self.results.iter()).rfind(|(turn, _)| turn + AHEAD <= self.turn);
