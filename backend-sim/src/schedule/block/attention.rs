@@ -101,7 +101,7 @@ impl Block<'_> {
     /// Registers beyond those that hold values at once where sums come last.
     pub(super) fn kept_for_sums(&self) -> f64 {
         match self.attention.sums_last {
-            true => self.machine.kept_in_order(),
+            true => self.machine.kept_for_sums(),
             false => 0.0,
         }
     }

@@ -353,6 +353,25 @@ fn registers_of_packed_weights_wait_for_the_second_of_two_columns_on_v4() {
 }
 
 #[test]
+fn weights_that_a_unit_left_takes_do_not_wait_for_their_column_on_v4() {
+    // Three blocks of the contraction of one column, and the first of the next. Slots for spills that libtpu 0.0.51 has.
+    for (m, n, slots) in [
+        (128, 256, 24.0),
+        (128, 384, 42.0),
+        (128, 512, 53.0),
+        (256, 256, 43.0),
+        (256, 384, 68.0),
+    ] {
+        let kernel = schedule(&matmul(m, 384, n), &machine("v4")).unwrap();
+        let predicted = kernel.registers() - 32.0;
+        assert!(
+            (predicted - slots).abs() <= 15.0,
+            "{m} x 384 x {n}: {predicted} of {slots}"
+        );
+    }
+}
+
+#[test]
 fn sums_wait_where_blocks_of_the_contraction_do_not_fill_the_units() {
     // Slots for spills that libtpu 0.0.51 has. Four units have four blocks of the contraction at once, or three and one
     // of the next column.
