@@ -15,6 +15,7 @@ pub(super) fn text(report: &Report) -> String {
     for set in Set::ALL {
         sets(&mut text, report, set);
     }
+    together(&mut text, report);
     wrong_verdicts(&mut text, &report.outcomes);
     rankings(&mut text, &report.outcomes);
     runs(&mut text, &report.runs);
@@ -129,6 +130,36 @@ fn sets(text: &mut String, report: &Report, set: Set) {
         rows.add_row(row);
     }
     line(text, format_args!("{}\n", rows.trim_fmt()));
+}
+
+/// What the model was never fitted to, in one line, where there are kernels of both kinds.
+fn together(text: &mut String, report: &Report) {
+    let of = |set: Set| {
+        let outcomes = report.outcomes.iter();
+        outcomes.filter(move |outcome| outcome.point.set == set)
+    };
+    if of(Set::Foreign).next().is_none() {
+        return;
+    }
+    let outcomes: Vec<&Outcome> = of(Set::HeldOut).chain(of(Set::Foreign)).collect();
+    let Summary {
+        used_bytes: Some(bytes),
+        ..
+    } = Summary::of(&outcomes, &report.baselines)
+    else {
+        return;
+    };
+    line(
+        text,
+        format_args!(
+            "{} and {} together, {} compiled points: used VMEM median {:.2} %, p95 {:.2} %\n",
+            Set::HeldOut.name(),
+            Set::Foreign.name(),
+            bytes.points,
+            100.0 * bytes.median,
+            100.0 * bytes.p95,
+        ),
+    );
 }
 
 fn wrong_verdicts(text: &mut String, outcomes: &[Outcome]) {
