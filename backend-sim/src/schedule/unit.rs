@@ -424,7 +424,7 @@ impl Machine {
 
     /// Most rows of scores whose sums along lanes come after all maxima of a block. On v4, whose vector and
     /// transcendental units take as long as the cross-lane ones, sums of more rows come in between: of 64 and 128 rows
-    /// slots grow with the chunks, of 256 and 512 rows they do not (160 forward passes, `compiler-schedules.md`).
+    /// slots grow with the chunks, of 256 and 512 rows they do not (128 forward passes, `compiler-schedules.md`).
     pub(crate) fn rows_of_sums_last(&self) -> i64 {
         match self.target.generation {
             Generation::V4 => 128,

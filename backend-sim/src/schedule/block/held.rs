@@ -12,6 +12,18 @@ const BEYOND_ROWS_OF_WORDS: f64 = 13.0;
 const OTHER_ROWS_OF_WORDS: f64 = 9.0;
 const MOST_ROWS_OF_WORDS: usize = 128;
 
+/// Registers of weights of `k` rows that have a second column, too, of the rows that the units take at once, but for
+/// those that units left by the first have at the same time; of several rounds half of them wait (probes).
+pub(super) fn halves_that_wait(
+    k: usize,
+    dim: usize,
+    [units, left]: [usize; 2],
+    rounds: f64,
+) -> f64 {
+    let rows = k.min(dim * units).saturating_sub(dim * left);
+    (rows / 8) as f64 / rounds.min(2.0)
+}
+
 impl Block<'_> {
     /// A single column of so many registers of packed weights is loaded from memory of words. On v4 it is put together
     /// through memory, from eight rows to a register; what is loaded again for another product waits for the first to

@@ -4,6 +4,7 @@ use super::super::timeline::Span;
 use super::super::unit::Unit;
 use super::super::vector::{Extent, Vector};
 use super::Block;
+use super::held::halves_that_wait;
 use super::operands::PACK;
 
 /// What a product does with its operands.
@@ -197,12 +198,7 @@ impl Block<'_> {
             true => units % parts_of_k,
             false => 0.0,
         };
-        // Registers of weights that have a second column, too, of the rows that the units take at once, but for those
-        // that a unit left has at the same time; of several rounds half of them wait (probes).
-        let waiting =
-            p.k.min(dim * units as usize)
-                .saturating_sub(dim * left as usize);
-        let halves = (waiting / 8) as f64 / rounds.min(2.0);
+        let halves = halves_that_wait(p.k, dim, [units, left].map(|units| units as usize), rounds);
         // Before v6e a square of what is transposed comes after the other, for each of the blocks of the contraction
         // that the units take side by side: results of all but the last wait for those of the last, if other squares
         // follow. Before v6e units that have no block of the contraction left in a column go on to the next: sums of a
