@@ -155,12 +155,14 @@ impl Machine {
         self.target.generation == Generation::V4
     }
 
-    /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, and in
-    /// rows of one register on v6e, it takes them in another form than they are stored in, so they are loaded.
+    /// Whether a product gets what was stored as packed elements in rows of this length from registers. On v5, in rows
+    /// of an odd number of registers on v6e, and on v4 if that is more than one, it takes them in another form than they
+    /// are stored in, so they are loaded.
     pub fn forwards_packed(&self, row: usize) -> bool {
         match self.target.generation {
+            Generation::V4 => row <= 128 || row % 256 == 0,
             Generation::V5e | Generation::V5p => false,
-            Generation::V6e => row > 128,
+            Generation::V6e => row % 256 == 0,
             _ => true,
         }
     }
