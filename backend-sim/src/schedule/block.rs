@@ -65,6 +65,8 @@ pub(crate) struct Block<'a> {
     made_before: FxHashSet<(u32, u32)>,
     /// The largest tile that was loaded, in f32 registers, and how many of them were.
     tiles: (usize, u32),
+    /// The most registers of masks that select rows of packed values, and how many values they do.
+    masks: (usize, u32),
     /// How often packed weights of one column were loaded from memory of words.
     loaded_words: u32,
     /// Registers of the largest result that is popped before it is worked off.
@@ -122,6 +124,7 @@ impl<'a> Block<'a> {
             living_in: 0.0,
             made_before: FxHashSet::default(),
             tiles: (0, 0),
+            masks: (0, 0),
             loaded_words: 0,
             popped: 0.0,
             needs_results: false,
@@ -180,9 +183,10 @@ impl<'a> Block<'a> {
     }
 
     /// Most registers that hold values at once. Those of what earlier blocks left for this one add to its own: where they
-    /// do not fit, they are spilled, and it loads them again.
+    /// do not fit, they are spilled, and it loads them again. Masks have registers of their own, and slots like others.
     pub(crate) fn registers(&mut self) -> f64 {
-        self.own_registers() + self.living_in
+        let values = self.own_registers() + self.living_in;
+        values.max(self.registers_for_masks())
     }
 
     /// The same of what the block itself loads and makes.
@@ -268,6 +272,7 @@ impl<'a> Block<'a> {
         self.living_in = 0.0;
         self.made_before.clear();
         self.tiles = (0, 0);
+        self.masks = (0, 0);
         self.loaded_words = 0;
         self.popped = 0.0;
         self.needs_results = false;

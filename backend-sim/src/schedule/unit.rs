@@ -217,6 +217,15 @@ impl Machine {
         self.target.generation != Generation::V4
     }
 
+    /// Slots for so many masks that wait. v4 has registers for 8; of 50 gradients of weights of grouped products (128 and
+    /// 256 rows, 128 to 768 columns each way) those that spill little else have 14 for 16 masks and 44 for 32.
+    pub fn slots_of_masks(&self, masks: usize) -> f64 {
+        match self.target.generation {
+            Generation::V4 => 1.75 * masks.saturating_sub(8) as f64,
+            _ => 0.0,
+        }
+    }
+
     /// Vector operations for each packed register that is loaded to be transposed.
     pub fn transposed_loads(&self, columns: i64) -> (f64, f64) {
         match self.target.generation {

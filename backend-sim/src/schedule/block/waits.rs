@@ -84,6 +84,27 @@ impl Block<'_> {
         }
     }
 
+    /// Masks of rows, each made of two, select what was packed.
+    pub(crate) fn masks_rows(&mut self, mask: &Vector) {
+        if mask.late.is_none() || mask.columns.registers > 1 {
+            return;
+        }
+        let (most, values) = &mut self.masks;
+        if mask.rows.registers > *most {
+            (*most, *values) = (mask.rows.registers, 0);
+        }
+        *values += u32::from(mask.rows.registers == *most);
+    }
+
+    /// Registers of values that have as many slots as masks: those of rows wait, all of them, from the first value that
+    /// they select to the next. The compiler knows masks of values of other widths for the same.
+    pub(super) fn registers_for_masks(&self) -> f64 {
+        match self.masks {
+            (masks, 2..) => self.machine.registers + self.machine.slots_of_masks(masks),
+            _ => 0.0,
+        }
+    }
+
     /// What waits is held as long as it does.
     pub(crate) fn settle_waits(&mut self) {
         self.settle_selected();

@@ -105,6 +105,13 @@ impl<'m> Walk<'m> {
         }
         if self.module.op_name(op) == "arith.select" && !self.usage.is_of_products(result) {
             self.block.selects(&out);
+            let &[mask, selected, ..] = self.module.operands(op) else {
+                return self.set(op, out);
+            };
+            let made_by = |value, name| self.module.made_by(value, name).is_some();
+            if made_by(mask, "arith.andi") && made_by(selected, "arith.extf") {
+                self.block.masks_rows(inputs[0]);
+            }
         }
         self.set(op, out);
     }
