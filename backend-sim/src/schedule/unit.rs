@@ -160,9 +160,9 @@ impl Machine {
     /// are stored in, so they are loaded.
     pub fn forwards_packed(&self, row: usize) -> bool {
         match self.target.generation {
-            Generation::V4 => row <= 128 || row % 256 == 0,
+            Generation::V4 => row <= 128 || row.is_multiple_of(256),
             Generation::V5e | Generation::V5p => false,
-            Generation::V6e => row % 256 == 0,
+            Generation::V6e => row.is_multiple_of(256),
             _ => true,
         }
     }

@@ -174,3 +174,41 @@ fn exponentials_inside_of_a_region_wait_for_labels_from_v6e_on() {
         assert!(expected.contains(&registers), "{target}: {registers}");
     }
 }
+
+#[test]
+fn a_packed_scratch_is_loaded_where_a_product_takes_another_form() {
+    // Rows of one to six registers. Whether the scratch is counted in the VMEM that libtpu 0.0.51 uses.
+    let dropped = |target: &str| {
+        [128, 256, 384, 512, 640, 768].map(|n| {
+            let [packed, wide, rows, out] = [
+                format!("256x{n}xbf16"),
+                format!("256x{n}xf32"),
+                "256x128xbf16".into(),
+                format!("128x{n}xf32"),
+            ];
+            let body = [
+                load("%x", 0, &packed),
+                format!("    %w = arith.extf %x : vector<{packed}> to vector<{wide}>\n"),
+                format!("    %e = arith.mulf %w, %w : vector<{wide}>\n"),
+                format!("    %p = arith.truncf %e : vector<{wide}> to vector<{packed}>\n"),
+                store("%p", 3, &packed),
+                load("%s", 3, &packed),
+                load("%y", 1, &rows),
+                format!("    %z = arith.constant dense<0.000000e+00> : vector<{out}>\n"),
+                format!(
+                    "    %r = tpu.matmul %y, %s, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], [1], \
+                     [0, 1, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{rows}>, vector<{packed}>, \
+                     vector<{out}> -> vector<{out}>\n"
+                ),
+                store("%r", 2, &out),
+            ];
+            let arguments = [&*packed, &*rows, &*out, &*packed];
+            let module = with_scratch(&arguments, 1, &body.concat());
+            schedule(&module, &machine(target)).unwrap().dropped.len()
+        })
+    };
+    assert_eq!(dropped("v4"), [1, 1, 0, 1, 0, 1]);
+    assert_eq!(dropped("v5e"), [0; 6]);
+    assert_eq!(dropped("v6e"), [0, 1, 0, 1, 0, 1]);
+    assert_eq!(dropped("v7x"), [1; 6]);
+}

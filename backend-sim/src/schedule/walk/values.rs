@@ -82,6 +82,15 @@ impl<'m> Walk<'m> {
         Rc::new(self.block.regroup(&value, out, 2.0, 1.0))
     }
 
+    /// Whether a selection is of what was packed, by a mask made of two.
+    fn masks_packed(&self, op: Op) -> bool {
+        let made_by = |i: usize, name: &str| {
+            let operand = self.module.operands(op).get(i);
+            operand.is_some_and(|&value| self.module.made_by(value, name).is_some())
+        };
+        made_by(0, "arith.andi") && made_by(1, "arith.extf")
+    }
+
     pub(super) fn element_wise(&mut self, op: Op, cost: Cost) {
         let inputs: Vec<_> = (self.module.operands(op).iter())
             .map(|&value| self.vector(value))
@@ -105,11 +114,7 @@ impl<'m> Walk<'m> {
         }
         if self.module.op_name(op) == "arith.select" && !self.usage.is_of_products(result) {
             self.block.selects(&out);
-            let &[mask, selected, ..] = self.module.operands(op) else {
-                return self.set(op, out);
-            };
-            let made_by = |value, name| self.module.made_by(value, name).is_some();
-            if made_by(mask, "arith.andi") && made_by(selected, "arith.extf") {
+            if self.masks_packed(op) {
                 self.block.masks_rows(inputs[0]);
             }
         }
