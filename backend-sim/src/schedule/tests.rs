@@ -7,6 +7,7 @@ use super::*;
 
 mod attention;
 mod loops;
+mod masks;
 mod products;
 mod registers;
 mod scalars;

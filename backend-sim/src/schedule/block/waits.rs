@@ -99,9 +99,13 @@ impl Block<'_> {
     /// Registers of values that have as many slots as masks: those of rows wait, all of them, from the first value that
     /// they select to the next. The compiler knows masks of values of other widths for the same.
     pub(super) fn registers_for_masks(&self) -> f64 {
-        match self.masks {
-            (masks, 2..) => self.machine.registers + self.machine.slots_of_masks(masks),
+        let slots = match self.masks {
+            (masks, 2..) => self.machine.slots_of_masks(masks),
             _ => 0.0,
+        };
+        match slots > 0.0 {
+            true => self.machine.registers + slots,
+            false => 0.0,
         }
     }
 
