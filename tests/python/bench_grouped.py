@@ -98,7 +98,7 @@ def jax_peers(x, w, sizes, dtype, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True, help="the binary of the example grouped_peer")
-    parser.add_argument("shape", nargs="*", type=int, help="rows, experts, inputs, outputs (two shapes in turn)")
+    parser.add_argument("shape", nargs="*", type=int, help="rows, experts, inputs, outputs, of one shape or more (two shapes in turn)")
     parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -106,10 +106,12 @@ def main():
     parser.add_argument("--without", action="append", choices=PEERS, default=[], help="a contender to leave out")
     parser.add_argument("--smoke", action="store_true", help="one round on a small problem, both types")
     args = parser.parse_args()
+    if len(args.shape) % 4:
+        parser.error(f"a shape is rows, experts, inputs and outputs, but {len(args.shape)} numbers are given")
     if args.smoke:
         results = [compare(args.peer, SMOKE, dtype, 1, 1, 1, []) for dtype in TOLERANCE]
     else:
-        shapes = [tuple(args.shape)] if args.shape else SHAPES
+        shapes = list(zip(*[iter(args.shape)] * 4)) or SHAPES
         results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds, args.calls, args.without) for shape in shapes]
     passed, failed = (sum(counts) for counts in zip(*results))
     print(f"{passed} passed, {failed} failed")

@@ -58,7 +58,7 @@ def compare(binary, shape, dtype, threads, rounds, calls, without=()):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True, help="the binary of the example linear_peer")
-    parser.add_argument("shape", nargs="*", type=int, help="B, H and V (four shapes in turn)")
+    parser.add_argument("shape", nargs="*", type=int, help="B, H and V, of one shape or more (four shapes in turn)")
     parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -66,10 +66,12 @@ def main():
     parser.add_argument("--without", action="append", choices=PEERS, default=[], help="a contender to leave out")
     parser.add_argument("--smoke", action="store_true", help="one round on small problems, both types")
     args = parser.parse_args()
+    if len(args.shape) % 3:
+        parser.error(f"a shape is B, H and V, but {len(args.shape)} numbers are given")
     if args.smoke:
         results = [compare(args.peer, shape, dtype, 1, 1, 1) for dtype in TOLERANCE for shape in SMOKE]
     else:
-        shapes = [tuple(args.shape)] if args.shape else SHAPES
+        shapes = list(zip(*[iter(args.shape)] * 3)) or SHAPES
         results = [compare(args.peer, shape, args.dtype, args.threads, args.rounds, args.calls, args.without) for shape in shapes]
     passed, failed = (sum(counts) for counts in zip(*results))
     print(f"{passed} passed, {failed} failed")
