@@ -18,6 +18,7 @@ use self::attention::Attention;
 use self::exact::Exact;
 use self::statistics::Statistics;
 use self::units::Units;
+use self::waits::Largest;
 use super::account::Account;
 use super::rates::Rates;
 use super::timeline::{Timeline, Width};
@@ -64,9 +65,9 @@ pub(crate) struct Block<'a> {
     living_in: f64,
     made_before: FxHashSet<(u32, u32)>,
     /// The largest tile that was loaded, in f32 registers, and how many of them were.
-    tiles: (usize, u32),
+    tiles: Largest,
     /// The most registers of masks that select rows of packed values, and how many values they do.
-    masks: (usize, u32),
+    masks: Largest,
     /// How often packed weights of one column were loaded from memory of words.
     loaded_words: u32,
     /// Registers of the largest result that is popped before it is worked off.
@@ -123,8 +124,8 @@ impl<'a> Block<'a> {
             half: None,
             living_in: 0.0,
             made_before: FxHashSet::default(),
-            tiles: (0, 0),
-            masks: (0, 0),
+            tiles: Largest::default(),
+            masks: Largest::default(),
             loaded_words: 0,
             popped: 0.0,
             needs_results: false,
@@ -271,8 +272,8 @@ impl<'a> Block<'a> {
         self.half = None;
         self.living_in = 0.0;
         self.made_before.clear();
-        self.tiles = (0, 0);
-        self.masks = (0, 0);
+        self.tiles = Largest::default();
+        self.masks = Largest::default();
         self.loaded_words = 0;
         self.popped = 0.0;
         self.needs_results = false;

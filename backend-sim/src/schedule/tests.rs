@@ -94,6 +94,16 @@ fn product(name: &str, number: usize, [lhs, rhs, out]: &[String; 3]) -> String {
     )
 }
 
+/// The product of these over the rows of both, and its zeros.
+fn product_of_rows(name: &str, operands: [&str; 2], [lhs, rhs, out]: [&str; 3]) -> String {
+    format!(
+        "    {name}z = arith.constant dense<0.000000e+00> : vector<{out}>\n    \
+         {name} = tpu.matmul {operands}, {name}z {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], [1], \
+         [0, 1, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n",
+        operands = operands.join(", ")
+    )
+}
+
 /// Loads of the operands of a product, and its zeros.
 fn operands([lhs, rhs, out]: &[String; 3]) -> String {
     let zeros = format!("    %cst = arith.constant dense<0.000000e+00> : vector<{out}>\n");

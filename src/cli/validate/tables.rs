@@ -134,14 +134,13 @@ fn sets(text: &mut String, report: &Report, set: Set) {
 
 /// What the model was never fitted to, in one line, where there are kernels of both kinds.
 fn together(text: &mut String, report: &Report) {
-    let of = |set: Set| {
-        let outcomes = report.outcomes.iter();
-        outcomes.filter(move |outcome| outcome.point.set == set)
-    };
-    if of(Set::Foreign).next().is_none() {
+    let outcomes: Vec<&Outcome> = (report.outcomes.iter())
+        .filter(|outcome| outcome.point.set != Set::Fit)
+        .collect();
+    let is_foreign = |outcome: &&Outcome| outcome.point.set == Set::Foreign;
+    if !outcomes.iter().any(is_foreign) {
         return;
     }
-    let outcomes: Vec<&Outcome> = of(Set::HeldOut).chain(of(Set::Foreign)).collect();
     let Summary {
         used_bytes: Some(bytes),
         ..

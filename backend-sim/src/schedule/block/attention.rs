@@ -92,6 +92,7 @@ impl Block<'_> {
         }
     }
 
+    /// Whether a value of this block is there before what it meets, rather than made then.
     fn waits_for_sums(&self, value: &Vector) -> bool {
         let made_when_used = |&entry: &u32| self.account.is_made_when_used(entry);
         let late = !self.machine.late_waits() && value.entries.first().is_some_and(made_when_used);

@@ -17,6 +17,25 @@ const POPPED_AHEAD: f64 = 48.0;
 /// 53 and 54, and 92 of `entropy`, whose lists do not fit.
 const FITS: f64 = 1.25;
 
+/// The largest of some values, and how many are as large.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Largest {
+    registers: usize,
+    count: u32,
+}
+
+impl Largest {
+    fn add(&mut self, registers: usize) {
+        if registers > self.registers {
+            *self = Self {
+                registers,
+                count: 0,
+            };
+        }
+        self.count += u32::from(registers == self.registers);
+    }
+}
+
 impl Block<'_> {
     /// Results of products are summed in memory.
     pub(crate) fn sums_products(&mut self) {
@@ -65,18 +84,14 @@ impl Block<'_> {
 
     /// A tile of so many f32 registers is loaded.
     pub(crate) fn loads_tile(&mut self, registers: usize) {
-        let (largest, count) = &mut self.tiles;
-        if registers > *largest {
-            (*largest, *count) = (registers, 0);
-        }
-        *count += u32::from(registers == *largest);
+        self.tiles.add(registers);
     }
 
     /// Registers of scores that bundles load ahead of a list that fits the registers, where tiles of columns follow one
     /// another: for the maximum of the next tile, while exponentials of this one take the transcendental unit. From v5
     /// on; in a hundred statistics of `logits_ce`, of 16 to 128 rows and two to eight tiles, 24 to 58 slots.
     pub(super) fn loaded_ahead(&self, listed: f64) -> f64 {
-        let (registers, count) = self.tiles;
+        let Largest { registers, count } = self.tiles;
         let fits = listed <= FITS * self.machine.registers;
         match self.chained && count > 1 && fits && self.machine.runs_ahead() {
             true => registers as f64,
@@ -86,24 +101,17 @@ impl Block<'_> {
 
     /// Masks of rows, each made of two, select what was packed.
     pub(crate) fn masks_rows(&mut self, mask: &Vector) {
-        if mask.late.is_none() || mask.columns.registers > 1 {
-            return;
+        if mask.late.is_some() && mask.columns.registers == 1 {
+            self.masks.add(mask.rows.registers);
         }
-        let (most, values) = &mut self.masks;
-        if mask.rows.registers > *most {
-            (*most, *values) = (mask.rows.registers, 0);
-        }
-        *values += u32::from(mask.rows.registers == *most);
     }
 
     /// Registers of values that have as many slots as masks: those of rows wait, all of them, from the first value that
     /// they select to the next. The compiler knows masks of values of other widths for the same.
     pub(super) fn registers_for_masks(&self) -> f64 {
-        let slots = match self.masks {
-            (masks, 2..) => self.machine.slots_of_masks(masks),
-            _ => 0.0,
-        };
-        match slots > 0.0 {
+        let Largest { registers, count } = self.masks;
+        let slots = self.machine.slots_of_masks(registers);
+        match count > 1 && slots > 0.0 {
             true => self.machine.registers + slots,
             false => 0.0,
         }

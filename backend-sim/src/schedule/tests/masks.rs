@@ -25,11 +25,7 @@ fn masked([k, m, n]: [usize; 3]) -> Module {
     let body = [
         "    %low = arith.constant 20 : i32\n    %high = arith.constant 100 : i32\n".into(),
         both.concat(),
-        format!(
-            "    %z = arith.constant dense<0.000000e+00> : vector<{out}>
-    %p = tpu.matmul %xp, %yp, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], [1], [0, 1, 1, 1], [], []>, \
-             transpose_lhs_hint = false}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>\n"
-        ),
+        product_of_rows("%p", ["%xp", "%yp"], [&lhs, &rhs, &out]),
         store("%p", 2, &out),
     ];
     probe(&[&lhs, &rhs, &out], &body.concat())

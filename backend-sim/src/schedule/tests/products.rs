@@ -169,12 +169,7 @@ fn transposed(dtype: &str, [k, m, n]: [usize; 3], operand: &str, made: &str) -> 
     let body = load("%x", 0, &lhs)
         + &load("%y", 1, &rhs)
         + made
-        + &format!(
-            "    %z = arith.constant dense<0.000000e+00> : vector<{out}>
-    %p = tpu.matmul {operand}, %y, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], [1], [0, 1, 1, 1], [], []>, \
-             transpose_lhs_hint = false}} : vector<{lhs}>, vector<{rhs}>, vector<{out}> -> vector<{out}>
-"
-        )
+        + &product_of_rows("%p", [operand, "%y"], [&lhs, &rhs, &out])
         + &store("%p", 2, &out);
     probe(&[&lhs, &rhs, &out], &body)
 }

@@ -194,12 +194,7 @@ fn a_packed_scratch_is_loaded_where_a_product_takes_another_form() {
                 store("%p", 3, &packed),
                 load("%s", 3, &packed),
                 load("%y", 1, &rows),
-                format!("    %z = arith.constant dense<0.000000e+00> : vector<{out}>\n"),
-                format!(
-                    "    %r = tpu.matmul %y, %s, %z {{dimension_numbers = #tpu.dot_dimension_numbers<[0], [0], [1], [1], \
-                     [0, 1, 1, 1], [], []>, transpose_lhs_hint = false}} : vector<{rows}>, vector<{packed}>, \
-                     vector<{out}> -> vector<{out}>\n"
-                ),
+                product_of_rows("%r", ["%y", "%s"], [&rows, &packed, &out]),
                 store("%r", 2, &out),
             ];
             let arguments = [&*packed, &*rows, &*out, &*packed];

@@ -30,8 +30,8 @@ use crate::kernels::logits_op::{self, Named, of_name};
 
 /// The roundoff of bf16 in units of that of f32.
 const BF16: f64 = 65536.0;
-/// The roundoff of f32.
-const F32: f64 = 1.0 / 16_777_216.0;
+/// Roundoffs of bf16 in one.
+const IN_ONE: f64 = 256.0;
 
 /// Errors of the outputs of the forward pass, which is `exact`, and of `dx`, `dw` and, with a bias, `dbias`. Delta is
 /// of type `delta` where it is multiplied and summed.
@@ -59,18 +59,17 @@ pub fn errors(op: &LinearOp, inputs: &Inputs, exact: &Named, delta: DType) -> Na
             dw.add(k * v + c, delta, error, inputs.x[i * h + k]);
         }
     }
-    let rounds = delta == DType::Bf16;
-    let random = |carried: &Carried, i: usize| match rounds {
-        true => K * BF16 * Float::sqrt(carried.square[i]) + carried.rounding[i].abs() / F32,
-        false => 0.0,
+    let roundoff = match delta {
+        DType::Bf16 => BF16,
+        _ => 0.0,
+    };
+    let random = |of: &Carried, i: usize| {
+        roundoff * (K * Float::sqrt(of.square[i]) + IN_ONE * of.rounding[i].abs())
     };
     found.push(("dx", dx.errors(v, random)));
     found.push(("dw", dw.errors(b, random)));
     if head.options().bias {
-        let all = |carried: &Carried, i: usize| match rounds {
-            true => BF16 * carried.magnitude[i],
-            false => 0.0,
-        };
+        let all = |of: &Carried, i: usize| roundoff * of.magnitude[i];
         found.push(("dbias", dbias.errors(b, all)));
     }
     found
