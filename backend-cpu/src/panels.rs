@@ -7,6 +7,7 @@
 //! they are small enough together ([`blocks_kept`]).
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use tilecast_core::spec::{Blocked, KernelSpec, MapVariable};
 
@@ -61,9 +62,13 @@ impl<P: Default> Copies<P> {
         // The longest unused copy of another block gives its memory when there are enough of them.
         let other = |(k, _): &(Option<Key>, P)| k.as_ref().is_some_and(|k| k.block != key.block);
         let free = copies.iter().position(|(k, _)| k.is_none()).or_else(|| {
-            let others = copies.iter().filter(|copy| other(copy)).count();
+            // A block may be there in several forms.
+            let others = copies.iter().filter(|copy| other(copy));
+            let others: BTreeSet<_> = (others.flat_map(|(key, _)| key))
+                .map(|key| &key.block)
+                .collect();
             let oldest = copies.iter().position(other);
-            oldest.filter(|_| others > self.others)
+            oldest.filter(|_| others.len() > self.others)
         });
         match free {
             Some(i) => copies[i..].rotate_left(1),
@@ -142,4 +147,42 @@ pub(crate) fn blocks_kept(
         }
     }
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_as_many_blocks_is_kept() {
+        let key = |block: i64, transposed| Key {
+            block: vec![block],
+            masks: Masks::default(),
+            part: Part {
+                row: 0,
+                rows: 1,
+                column: 0,
+                columns: 1,
+            },
+            transposed,
+            arithmetic: Arithmetic::F32,
+        };
+        // How often four visits of three blocks, each read in two forms, pack one.
+        let packed = |kept: usize| {
+            let mut copies = Copies::<()>::of_blocks(kept);
+            let mut packed = 0;
+            for block in (0..4).flat_map(|_| 0..3) {
+                for transposed in [false, true] {
+                    let pack = |_: &mut ()| {
+                        packed += 1;
+                        Ok(())
+                    };
+                    copies.get(&key(block, transposed), pack).unwrap();
+                }
+            }
+            packed
+        };
+        assert_eq!(packed(3), 6);
+        assert_eq!(packed(1), 24);
+    }
 }
