@@ -117,8 +117,8 @@ unsafe fn multiply_panel(strip: Strip<'_>, scratch: &mut [f32; BLOCK * BLOCK]) {
         let rows = BLOCK.min(strip.rows - first_row);
         let operands = [strip.lhs.starting_at(i), strip.rhs];
         let out = &mut strip.out[first_row * strip.row_stride..];
-        // Small products come first: what is there is added to the sum of all of them, or it would cost them their last
-        // bits.
+        // What is there is added to the sum of all products of parts, once: a sum over many calls would round each of
+        // them to its own size.
         if rows == BLOCK && strip.columns == BLOCK && !(strip.accumulate && is_split) {
             let below = out.as_ptr().wrapping_add(BLOCK * strip.row_stride);
             let soon = (below, strip.row_stride);
@@ -201,9 +201,10 @@ macro_rules! add_products {
 /// parts. While products of first parts run, the rows at `next` are asked for, two in the time of a group, since no
 /// processor sees that far ahead; beyond the end that does nothing.
 ///
-/// The small products of parts come first, all of a group of words together: what is loaded meets all that it is
-/// multiplied by. Five products take six loads of operands so; in turn, each over the whole depth, they would take ten,
-/// which L2 cannot give in time.
+/// All products of parts of a group of words come together: what is loaded meets all that it is multiplied by. Six
+/// products take seven loads of operands so; in turn, each over the whole depth, they would take twelve, which L2 cannot
+/// give in time. A product of tiles is rounded to the size of a sum once, not at each of its 32 depths, so that six of
+/// them still round a fifth as often as multiply-adds do.
 ///
 /// # Safety
 ///
@@ -219,12 +220,11 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
 ) {
     let [lhs, rhs] = operands.map(|operand| operand.panels.as_ptr());
     let [left_bytes, right_bytes] = operands.map(|operand| operand.part_stride * size_of::<f32>());
-    let last = if SPLIT_LEFT { SPLIT_PARTS - 1 } else { 0 };
     // SAFETY: each loop reads 2048 bytes of a part of a panel per group of depth words; prefetches read nothing; the
     // rest is what the caller says.
     unsafe {
         asm!(
-            "test {count}, {count}",
+            "test {accumulate}, {accumulate}",
             "jz 2f",
             "tileloadd tmm0, [{out} + {stride}]",
             "tileloadd tmm1, [{out} + {stride} + 64]",
@@ -238,54 +238,56 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             "tilezero tmm3",
             "3:",
             "test {groups}, {groups}",
-            "jz 6f",
-            "mov {count}, {groups}",
-            ".if {split_left} + {split_right}",
+            "jz 5f",
             "4:",
-            load_left!(),
-            // The last left part meets the first right one, the one before the first two, and the first the other two.
+            // The last left part meets the first right one, the one before it the first two, and the first all three.
             ".if {split_left}",
+            "lea {lhs}, [{lhs} + 2 * {left}]",
+            ".endif",
+            ".if {split_left} && {split_right}",
+            load_left!(),
             load_right!(),
             add_products!(),
             "sub {lhs}, {left}",
             load_left!(),
             add_products!(),
-            ".endif",
-            ".if {split_right}",
             "add {rhs}, {right}",
             load_right!(),
             add_products!(),
-            ".if {split_left}",
             "sub {lhs}, {left}",
             load_left!(),
             add_products!(),
-            ".endif",
             "add {rhs}, {right}",
             load_right!(),
             add_products!(),
             "sub {rhs}, {right}",
             "sub {rhs}, {right}",
+            ".elseif {split_left}",
+            load_left!(),
+            load_right!(),
+            add_products!(),
+            "sub {lhs}, {left}",
+            load_left!(),
+            add_products!(),
+            "sub {lhs}, {left}",
+            ".elseif {split_right}",
+            "lea {rhs}, [{rhs} + 2 * {right}]",
+            load_left!(),
+            load_right!(),
+            add_products!(),
+            "sub {rhs}, {right}",
+            load_right!(),
+            add_products!(),
+            "sub {rhs}, {right}",
             ".endif",
-            ".if {split_left}",
-            "add {lhs}, {left}",
-            ".if {split_right}",
-            "add {lhs}, {left}",
+            // First parts, of which one side may be there already.
+            ".if {split_right} || !{split_left}",
+            load_right!(),
             ".endif",
+            ".if !{split_right}",
+            load_left!(),
             ".endif",
-            "add {lhs}, 2048",
-            "add {rhs}, 2048",
-            "dec {count}",
-            "jnz 4b",
-            "mov {lhs}, {first_lhs}",
-            "mov {rhs}, {first_rhs}",
-            "mov {count}, {groups}",
-            ".endif",
-            "5:",
-            "tileloadd tmm6, [{rhs} + 2 * {line}]",
-            "tileloaddt1 tmm4, [{lhs} + {line}]",
-            "tileloadd tmm7, [{rhs} + 2 * {line} + 64]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloaddt1 tmm5, [{lhs} + {line} + 1024]",
             "prefetcht0 [{next}]",
             "prefetcht0 [{next} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
@@ -296,29 +298,27 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {lhs}, 2048",
             "add {rhs}, 2048",
-            "dec {count}",
-            "jnz 5b",
-            "6:",
+            "dec {groups}",
+            "jnz 4b",
+            "5:",
             "tilestored [{out} + {stride}], tmm0",
             "tilestored [{out} + {stride} + 64], tmm1",
             "tilestored [{below} + {stride}], tmm2",
             "tilestored [{below} + {stride} + 64], tmm3",
             split_left = const SPLIT_LEFT as usize,
             split_right = const SPLIT_RIGHT as usize,
-            count = inout(reg) usize::from(accumulate) => _,
+            accumulate = in(reg) usize::from(accumulate),
             out = in(reg) out,
             below = in(reg) out.wrapping_add(TILE * row_stride),
             stride = in(reg) row_stride * size_of::<f32>(),
             next = inout(reg) next => _,
             next_stride = in(reg) next_stride * size_of::<f32>(),
-            lhs = inout(reg) lhs.wrapping_byte_add(last * left_bytes) => _,
-            first_lhs = in(reg) lhs,
+            lhs = inout(reg) lhs => _,
             left = in(reg) left_bytes,
             rhs = inout(reg) rhs => _,
-            first_rhs = in(reg) rhs,
             right = in(reg) right_bytes,
             line = in(reg) 64_usize,
-            groups = in(reg) operands[0].len / (BLOCK * TILE_WORDS),
+            groups = inout(reg) operands[0].len / (BLOCK * TILE_WORDS) => _,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
