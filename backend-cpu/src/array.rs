@@ -26,7 +26,16 @@ pub enum DataMut<'a> {
     I32(&'a mut [i32]),
 }
 
-impl DataMut<'_> {
+impl<'a> DataMut<'a> {
+    /// Without so many elements at the start.
+    pub(crate) fn skip(self, elements: usize) -> DataMut<'a> {
+        match self {
+            Self::F32(data) => DataMut::F32(&mut data[elements..]),
+            Self::Bf16(data) => DataMut::Bf16(&mut data[elements..]),
+            Self::I32(data) => DataMut::I32(&mut data[elements..]),
+        }
+    }
+
     pub(crate) fn reborrow(&mut self) -> DataMut<'_> {
         match self {
             Self::F32(data) => DataMut::F32(data),
@@ -44,7 +53,16 @@ impl DataMut<'_> {
     }
 }
 
-impl Data<'_> {
+impl<'a> Data<'a> {
+    /// Without so many elements at the start.
+    pub(crate) fn skip(self, elements: usize) -> Data<'a> {
+        match self {
+            Self::F32(data) => Data::F32(&data[elements..]),
+            Self::Bf16(data) => Data::Bf16(&data[elements..]),
+            Self::I32(data) => Data::I32(&data[elements..]),
+        }
+    }
+
     /// The element type.
     pub const fn dtype(&self) -> DType {
         match self {

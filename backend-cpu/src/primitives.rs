@@ -465,14 +465,20 @@ impl TileOps for CpuTiles<'_, '_> {
         let (array, block) = self.hbm(&block);
         self.whole_scratch(&scratch, |elements, width| match direction {
             Direction::Load => {
-                array.read(&block, |array, start| {
-                    load(array, start, &block, elements.as_data_mut(), width);
-                });
+                for (before, part) in array.parts(&block) {
+                    array.read(&part, |array, start| {
+                        let to = elements.as_data_mut().skip(before * width);
+                        load(array, start, &part, to, width);
+                    });
+                }
             }
             Direction::Store => {
-                array.write(&block, |array, start| {
-                    store(array, start, &block, elements.as_data(), width);
-                });
+                for (before, part) in array.parts(&block) {
+                    array.write(&part, |array, start| {
+                        let from = elements.as_data().skip(before * width);
+                        store(array, start, &part, from, width);
+                    });
+                }
             }
         });
         if direction == Direction::Load {
