@@ -9,7 +9,7 @@ use tilecast_cpu::simd::{Arithmetic, Level, Simd};
 
 use crate::case::{Case, Data, round_to};
 use crate::simulated::Simulated;
-use crate::storing::Storing;
+use crate::storing::{Place, Storing};
 
 /// Results of a forward and a backward pass, row-major and widened.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,8 @@ pub struct Outputs {
     pub dbias: Vec<f32>,
     /// The type in which delta met `x` and `w`.
     pub delta: DType,
+    /// How often each element of delta was rounded to that type.
+    pub delta_roundings: u8,
 }
 
 /// The type in which delta meets `x` and `w` where f32 operands are multiplied as they are.
@@ -82,16 +84,16 @@ pub trait Backend {
 /// stores logits.
 pub fn columns() -> Vec<Box<dyn Backend>> {
     let mut columns: Vec<Box<dyn Backend>> = vec![Box::new(Rounding), Box::new(Simulated)];
-    for in_dw in [false, true] {
+    for place in Place::ALL {
         let on = Simulated;
-        columns.push(Box::new(Storing { on, in_dw }));
+        columns.push(Box::new(Storing { on, place }));
     }
     for level in Level::ALL {
         for threads in [1, 3] {
             let cpu = OnCpu { level, threads };
             columns.push(Box::new(cpu));
-            for in_dw in [false, true] {
-                columns.push(Box::new(Storing { on: cpu, in_dw }));
+            for place in Place::ALL {
+                columns.push(Box::new(Storing { on: cpu, place }));
             }
         }
     }
@@ -191,6 +193,7 @@ pub fn outputs(
         dw: gradients.dw.to_f32(),
         dbias: gradients.dbias.unwrap_or_default(),
         delta,
+        delta_roundings: 1,
     })
 }
 
@@ -346,6 +349,7 @@ impl Backend for Rounding {
             dw,
             dbias,
             delta: held,
+            delta_roundings: 1,
         })
     }
 }

@@ -42,7 +42,7 @@ pub use differences::differences;
 pub use oracle::Oracle;
 pub use report::Mismatch;
 pub use simulated::Simulated;
-pub use storing::Storing;
+pub use storing::{Place, Storing};
 pub use tolerance::{Tolerance, bf16_unit, f32_unit};
 
 /// Runs a case on a backend with all its strategies.

@@ -13,7 +13,8 @@
 //!
 //! Where the streaming strategy is asked to hold delta in bf16, it rounds it: `k u' sqrt(sum (delta w)^2)`, where the
 //! signs of `w` are random, and what rounding the exact delta does to the sum, since the roundings may follow these
-//! signs; in the bias gradient `u' sum |delta|`. A gradient in bf16 is rounded once more, at the end.
+//! signs; in the bias gradient `u' sum |delta|` for each time that an element is rounded, which is twice if it was
+//! made of a stored exponential. A gradient in bf16 is rounded once more, at the end.
 
 use tilecast::{DType, Reduction};
 use tilecast_core::kernels::head::reference::Gradients;
@@ -115,7 +116,10 @@ impl Oracle {
                         depth: 1,
                         magnitude: carried.rounding.iter().map(|x| x.abs()).collect(),
                     }),
-                (DType::Bf16, Factor::One) => error.plus(in_bf16(1.0, carried.magnitude.clone())),
+                (DType::Bf16, Factor::One) => {
+                    let roundings = f64::from(outputs.delta_roundings);
+                    error.plus(in_bf16(roundings, carried.magnitude.clone()))
+                }
                 _ => error,
             };
             match dtype {

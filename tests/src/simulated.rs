@@ -103,5 +103,6 @@ pub(crate) fn outputs(
         dw: output("dw"),
         dbias: output("dbias"),
         delta: delta_operand_dtype(problem.head(), strategy),
+        delta_roundings: 1,
     }
 }

@@ -1,6 +1,6 @@
 //! The columns of both passes in one program that stores logits.
 
-use tilecast::{Cotangents, Kept, Schedule, Stored, Strategy};
+use tilecast::{Cotangents, InDw, Kept, Schedule, Stored, Strategy};
 use tilecast_sim::execute::{self, Array, Options};
 
 use crate::backend::{Backend, OnCpu, Outputs, held_delta, outputs, with_op};
@@ -12,29 +12,46 @@ use crate::simulated::{self, Simulated};
 pub struct Storing<B> {
     /// What runs them.
     pub on: B,
-    /// Whether logits are stored where `dw` will be, or else those of chunks of two row blocks.
-    pub in_dw: bool,
+    /// Where logits are stored.
+    pub place: Place,
+}
+
+/// Where logits are stored, and what makes gradients of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Beside `dw`, those of chunks of two row blocks.
+    Beside,
+    /// Where `dw` will be; gradients by chunks of columns.
+    InDw,
+    /// In the same place; gradients by one kernel, of two cores.
+    InDwByCores,
+}
+
+impl Place {
+    /// Every place.
+    pub const ALL: [Self; 3] = [Self::Beside, Self::InDw, Self::InDwByCores];
 }
 
 impl<B: Stores> Storing<B> {
     /// The strategy of the backward pass that holds delta as this does: that of a chunk of rows is f32.
     pub fn like(&self) -> &'static Strategy {
-        match self.in_dw {
-            true => &Strategy::Streaming,
-            false => &Strategy::Combined,
+        match self.place {
+            Place::Beside => &Strategy::Combined,
+            Place::InDw | Place::InDwByCores => &Strategy::Streaming,
         }
     }
 
     fn stored(&self, case: &Case) -> Result<Stored, String> {
         let schedule = self.on.schedule(case, *self.like())?;
-        let kept = match self.in_dw {
-            true => Kept::InDw {
+        let kept = match self.place {
+            Place::Beside => Kept::Rows {
+                chunk_rows: 2 * schedule.backward.b,
+            },
+            Place::InDw => Kept::InDw {
                 chunk_columns: schedule.chunk_columns,
                 dx: schedule.dx,
             },
-            false => Kept::Rows {
-                chunk_rows: 2 * schedule.backward.b,
-            },
+            Place::InDwByCores => Kept::InDwByCores { cores: 2 },
         };
         Ok(Stored::like(&schedule, kept))
     }
@@ -63,9 +80,10 @@ pub trait Stores: Backend {
 
 impl<B: Stores> Backend for Storing<B> {
     fn name(&self) -> String {
-        let place = match self.in_dw {
-            true => "stored logits in dw",
-            false => "stored logits",
+        let place = match self.place {
+            Place::Beside => "stored logits",
+            Place::InDw => "stored logits in dw",
+            Place::InDwByCores => "stored logits in dw by cores",
         };
         format!("{}, {place}", self.on.name())
     }
@@ -76,7 +94,7 @@ impl<B: Stores> Backend for Storing<B> {
             Ok(Stored::row_blocks_in_dw(case.problem().head(), blocks) > 0)
         };
         self.on.skips(case).or_else(|| {
-            let has_no_place = self.in_dw && fits() != Ok(true);
+            let has_no_place = self.place != Place::Beside && fits() != Ok(true);
             has_no_place.then_some("dw has no place for the logits")
         })
     }
@@ -86,7 +104,15 @@ impl<B: Stores> Backend for Storing<B> {
     }
 
     fn run(&self, case: &Case, like: Strategy, data: &Data) -> Result<Outputs, String> {
-        self.on.run_stored(case, self.stored(case)?, like, data)
+        let outputs = self.on.run_stored(case, self.stored(case)?, like, data)?;
+        let stores = (self.place != Place::Beside).then(|| InDw::of(case.problem().head()));
+        Ok(Outputs {
+            delta_roundings: match stores.flatten() {
+                Some(InDw::Exponentials) => 2,
+                _ => 1,
+            },
+            ..outputs
+        })
     }
 }
 

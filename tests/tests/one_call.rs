@@ -3,8 +3,8 @@
 
 use tilecast::{Cotangents, Options, Reduction, Strategy};
 use tilecast_tests::backend::{held_delta, outputs, with_op};
-use tilecast_tests::case::everything;
-use tilecast_tests::{Backend, Case, OnCpu, Oracle, Storing, bf16_unit};
+use tilecast_tests::case::{Data, everything};
+use tilecast_tests::{Backend, Case, OnCpu, Oracle, Place, Storing, bf16_unit};
 
 #[test]
 fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
@@ -23,10 +23,10 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
         exponentials,
     ] {
         let data = case.data();
-        for in_dw in [false, true] {
+        for place in Place::ALL {
             let storing = |threads| Storing {
                 on: OnCpu::best(threads),
-                in_dw,
+                place,
             };
             if storing(1).skips(&case).is_some() {
                 continue;
@@ -43,8 +43,8 @@ fn stored_logits_give_the_same_bits_on_any_number_of_threads() {
         }
     }
     assert_eq!(
-        stored, 11,
-        "all beside dw, and all in it but one with a soft cap in bf16"
+        stored, 16,
+        "all beside dw, and all in it, in both ways, but one with a soft cap in bf16"
     );
 }
 
@@ -80,12 +80,14 @@ fn what_the_library_chooses_is_right_on_any_number_of_threads() {
     }
 }
 
+/// Tokens and columns of the case below.
+const B: usize = 4;
+const V: usize = 96;
+
 /// With hidden states that are rows of the identity `dw` is delta, element by element. However large logits are and
 /// whatever cancels at the label, each is off by two roundings to bf16 at most.
 #[test]
 fn delta_of_stored_exponentials_is_off_by_two_roundings() {
-    const B: usize = 4;
-    const V: usize = 96;
     let case = Case::new("exponentials", [B, B, V])
         .blocks([B, B, 16])
         .bf16();
@@ -112,12 +114,17 @@ fn delta_of_stored_exponentials_is_off_by_two_roundings() {
         .map(|v| if v < 16 { f32::NEG_INFINITY } else { 0.0 })
         .collect();
     (data.d_loss, data.d_lse) = (vec![1.0; B], vec![0.0; B]);
-    let storing = Storing {
-        on: OnCpu::best(2),
-        in_dw: true,
-    };
-    assert_eq!(storing.skips(&case), None);
-    let dw = storing.run(&case, *storing.like(), &data).unwrap().dw;
+    for place in [Place::InDw, Place::InDwByCores] {
+        let on = OnCpu::best(2);
+        let storing = Storing { on, place };
+        assert_eq!(storing.skips(&case), None);
+        let dw = storing.run(&case, *storing.like(), &data).unwrap().dw;
+        check_delta(&dw, &data, &logit);
+    }
+}
+
+/// Every element of delta, of which `dw` has the rows.
+fn check_delta(dw: &[f32], data: &Data, logit: &dyn Fn(usize, usize) -> f32) {
     for i in 0..B {
         let z: Vec<f64> = (0..V)
             .map(|v| f64::from(logit(i, v) + data.bias[v]))

@@ -83,12 +83,17 @@ fn run_on_cpu(
             chunk_columns: schedule.chunk_columns,
             dx: schedule.dx,
         };
-        let in_dw = ("stored in dw", in_dw, &of_dw);
-        let ways = [
-            Some(("stored", Kept::Rows { chunk_rows }, &of_rows)),
-            (Stored::row_blocks_in_dw(head, schedule.backward) > 0).then_some(in_dw),
+        let by_cores = Kept::InDwByCores {
+            cores: cpu.thread_count(),
+        };
+        let beside = [("stored", Kept::Rows { chunk_rows }, &of_rows)];
+        let in_dw = [
+            ("stored in dw", in_dw, &of_dw),
+            ("stored in dw by cores", by_cores, &of_dw),
         ];
-        for (name, kept, tolerance) in ways.into_iter().flatten() {
+        let has_place = Stored::row_blocks_in_dw(head, schedule.backward) > 0;
+        let in_dw = in_dw.into_iter().filter(|_| has_place);
+        for (name, kept, tolerance) in beside.into_iter().chain(in_dw) {
             let results = storing_on_cpu(inputs, Stored::like(&schedule, kept), &cpu)?;
             let run = format!("{name}, {machine}");
             found.add(&run, compare(&results, exact, tolerance));

@@ -67,6 +67,7 @@ where
             .collect(),
         dbias,
         delta: held_delta(case, strategy),
+        delta_roundings: 1,
     }
 }
 

@@ -119,6 +119,17 @@ impl Cores {
         }
     }
 
+    /// `at_most` cores share the columns, of which the last may have fewer blocks than the others.
+    pub(super) fn of_columns(head: &Head, blocks: Blocks, at_most: usize) -> Self {
+        let all = head.vocab.div_ceil(blocks.v);
+        let blocks_each = all.div_ceil(at_most.max(1));
+        Self {
+            count: all.div_ceil(blocks_each),
+            blocks_each,
+            split: Split::Columns,
+        }
+    }
+
     /// How many sums there are of `dw`.
     pub(super) const fn sums_of_dw(self) -> usize {
         match self.split {
@@ -187,6 +198,21 @@ mod tests {
                     assert!((cores.count - 1) * cores.blocks_each < row_blocks);
                     assert!(cores.count * cores.blocks_each >= row_blocks);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_core_has_columns_and_none_is_left() {
+        for vocab in 1..60 {
+            let head = Head::new([8, 8, vocab], DType::F32, None, HeadOptions::default()).unwrap();
+            for at_most in 0..9 {
+                let (b, h, v) = (8, 8, 5);
+                let cores = Cores::of_columns(&head, Blocks { b, h, v }, at_most);
+                let all = vocab.div_ceil(v);
+                assert!(cores.count <= at_most.max(1));
+                assert!((cores.count - 1) * cores.blocks_each < all);
+                assert!(cores.count * cores.blocks_each >= all);
             }
         }
     }

@@ -173,9 +173,19 @@ impl Forward {
         };
         let mut spec = SpecBuilder::new(name);
         let row_blocks = chunk_rows.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
-        let rows = spec.axis("rows", row_blocks, Semantics::Parallel);
         let column_blocks = head.vocab.div_ceil(blocks.v);
-        let columns = spec.axis("columns", column_blocks, split.of_columns());
+        let mut axis = |rows_or_columns| match rows_or_columns {
+            Split::Rows => spec.axis("rows", row_blocks, Semantics::Parallel),
+            Split::Columns => spec.axis("columns", column_blocks, split.of_columns()),
+        };
+        // Who has a block of columns has it for all rows.
+        let (rows, columns) = match split {
+            Split::Rows => (axis(Split::Rows), axis(Split::Columns)),
+            Split::Columns => {
+                let columns = axis(Split::Columns);
+                (axis(Split::Rows), columns)
+            }
+        };
         let hidden_blocks = head.hidden.div_ceil(blocks.h);
         let hidden = spec.axis("hidden", hidden_blocks, Semantics::Arbitrary);
         let row_block = match chunk_rows {

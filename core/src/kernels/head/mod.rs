@@ -22,6 +22,7 @@
 //! [store](Stored) logits for the backward one: three products, not four.
 
 mod blocks;
+mod by_columns;
 mod cache;
 mod chunk;
 mod combined;
@@ -48,6 +49,7 @@ use thiserror::Error;
 pub use blocks::{
     Blocks, Lazy, ProductBlocks, Schedule, Split, Structure, XForm, candidates, divides_columns,
 };
+pub use by_columns::ColumnGradients;
 pub use cache::Cache;
 pub use combined::Combined;
 pub(crate) use delta::Coefficients;

@@ -11,9 +11,9 @@ use super::logits::Plan;
 use super::per_row::ByColumnBlock;
 use super::streaming::{MakeDelta, Streaming, StreamingCut};
 use super::{
-    BiasGradient, Coefficients, Combined, DeltaChunk, Ending, Forward, Head, HeadError,
-    HiddenGradient, Merge, PerRow, Rounded, StoredBiasGradient, StoredDelta, StoredHiddenGradient,
-    StoredWeightGradient, Strategy, WeightGradient, XForm,
+    BiasGradient, Coefficients, ColumnGradients, Combined, DeltaChunk, Ending, Forward, Head,
+    HeadError, HiddenGradient, Merge, PerRow, Rounded, StoredBiasGradient, StoredDelta,
+    StoredHiddenGradient, StoredWeightGradient, Strategy, WeightGradient, XForm,
 };
 use crate::DType;
 use crate::ops::TileOps;
@@ -39,6 +39,8 @@ pub enum HeadKernel {
     WeightGradient(WeightGradient),
     /// Streaming: `dbias` of a chunk.
     BiasGradient(BiasGradient),
+    /// Stored: both gradients, of columns.
+    ColumnGradients(Box<ColumnGradients>),
     /// Stored: delta of a chunk of rows, in place, or of columns.
     StoredDelta(Box<StoredDelta>),
     /// Stored: `dx` of a chunk of rows.
@@ -60,6 +62,7 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.spec(),
             Self::WeightGradient(k) => k.spec(),
             Self::BiasGradient(k) => k.spec(),
+            Self::ColumnGradients(k) => k.spec(),
             Self::StoredDelta(k) => k.spec(),
             Self::StoredHiddenGradient(k) => k.spec(),
             Self::StoredWeightGradient(k) => k.spec(),
@@ -77,6 +80,7 @@ impl Kernel for HeadKernel {
             Self::HiddenGradient(k) => k.body(t),
             Self::WeightGradient(k) => k.body(t),
             Self::BiasGradient(k) => k.body(t),
+            Self::ColumnGradients(k) => k.body(t),
             Self::StoredDelta(k) => k.body(t),
             Self::StoredHiddenGradient(k) => k.body(t),
             Self::StoredWeightGradient(k) => k.body(t),
@@ -93,6 +97,7 @@ pub(crate) struct Names {
     pub(crate) combined: &'static str,
     pub(crate) packed: &'static str,
     pub(crate) rounded: &'static str,
+    pub(crate) gradients: &'static str,
     pub(crate) delta: &'static str,
     pub(crate) dx: &'static str,
     pub(crate) dw: &'static str,
@@ -108,6 +113,7 @@ macro_rules! names {
             combined: concat!($op, "_combined"),
             packed: concat!($op, "_packed"),
             rounded: concat!($op, "_rounded"),
+            gradients: concat!($op, "_gradients"),
             delta: concat!($op, "_delta"),
             dx: concat!($op, "_dx"),
             dw: concat!($op, "_dw"),

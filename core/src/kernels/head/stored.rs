@@ -14,6 +14,9 @@
 //!     dw    = x^T delta
 //! ```
 //!
+//! Where all of `dx` is small enough for each core to have a sum of it, one kernel makes both gradients, each core of
+//! its own columns ([`Kept::InDwByCores`], [`by_columns`](super::by_columns)).
+//!
 //! Where `dw` is bf16 there is no place for logits, but there is for their [exponentials](InDw::Exponentials), of which
 //! a bf16 delta can be made. Of more tokens than `H` those of the first are stored, and delta of the others is made as
 //! in the streaming pass.
@@ -33,26 +36,17 @@
 //! and to write it, for each chunk. A thread with `r` rows of a chunk saves `2 r` operations for each element of `w`,
 //! so it must have enough of them: [`Stored::for_cache`].
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
-use super::blocks::{Blocks, ProductBlocks, Split, check_sizes};
+use super::blocks::{Blocks, ProductBlocks, Schedule, Split, check_sizes};
 use super::cache::Cache;
 use super::chunk::ChunkArray;
 use super::dealt::Chunks;
-use super::delta::{Cut, RowPart};
-use super::forward::Store;
 use super::logits::{Plan, RowSubTiles};
-use super::per_row::ByColumnBlock;
-use super::program::{ForwardPass, Gradients, Left};
-use super::streaming::{MakeDelta, Streaming, StreamingCut};
-use super::{
-    Coefficients, DeltaChunk, Ending, Forward, Head, HeadError, HeadKernel, PerRow, Schedule,
-    StoredBiasGradient, StoredDelta, StoredHiddenGradient, StoredWeightGradient, Structure, launch,
-};
+use super::{Head, HeadError, Structure};
 use crate::DType;
-use crate::program::{ArrayId, LoopCounter, Program, Role, Step};
-use crate::spec::Affine;
+
+mod passes;
+
+pub(crate) use passes::StoredPasses;
 
 /// How both passes in one are cut up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -78,6 +72,12 @@ pub enum Kept {
         chunk_columns: usize,
         /// Given if threads share columns, of both passes.
         dx: Option<ProductBlocks>,
+    },
+    /// In the same place; one kernel makes both gradients, each core of its own columns. Its blocks are as high as `H`.
+    InDwByCores {
+        /// Cores, each with a sum of `dx`, at most. Results depend on how many they are, not on how many threads run
+        /// them.
+        cores: usize,
     },
     /// In an array of their own, those of a chunk of tokens.
     Rows {
@@ -128,7 +128,7 @@ impl Stored {
     /// Bytes of the array that holds nothing but logits.
     pub fn bytes(&self, head: &Head) -> u128 {
         match self.kept {
-            Kept::InDw { .. } => 0,
+            Kept::InDw { .. } | Kept::InDwByCores { .. } => 0,
             Kept::Rows { chunk_rows } => {
                 let chunks = Chunks::of_rows(head, self.blocks, chunk_rows);
                 let [rows, columns] = ChunkArray::of_rows(head, self.blocks, chunks).dims;
@@ -155,15 +155,40 @@ impl Stored {
         }
         let streaming = Schedule::for_cache(head, cache);
         let (chunk_columns, dx) = (streaming.chunk_columns, streaming.dx);
-        let in_dw = Self::like(&streaming, Kept::InDw { chunk_columns, dx });
-        let all = head.tokens;
-        let row_blocks = Self::row_blocks_in_dw(head, streaming.backward);
-        let rows_in_dw = row_blocks * streaming.backward.b;
-        if rows_in_dw >= all {
+        let in_dw = Self::by_cores_for_cache(head, cache)
+            .unwrap_or_else(|| Self::like(&streaming, Kept::InDw { chunk_columns, dx }));
+        let rows_in_dw = Self::row_blocks_in_dw(head, in_dw.blocks) * in_dw.blocks.b;
+        if rows_in_dw >= head.tokens {
             return Some(in_dw);
         }
         Self::by_rows_for_cache(head, cache, &streaming)
-            .or_else(|| (rows_in_dw * MOST_TO_ONE_IN_DW >= all).then_some(in_dw))
+            .or_else(|| (rows_in_dw * MOST_TO_ONE_IN_DW >= head.tokens).then_some(in_dw))
+    }
+
+    /// The same where each core has columns of its own; `None` if what it holds of all rows would take too much memory.
+    fn by_cores_for_cache(head: &Head, cache: &Cache) -> Option<Self> {
+        // Each has all rows.
+        let alone = Schedule::for_cache(
+            head,
+            &Cache {
+                threads: 1,
+                ..*cache
+            },
+        );
+        let cores = cache.threads;
+        let mut stored = Self::like(&alone, Kept::InDwByCores { cores });
+        let whole = head.hidden / cache.row_multiple * cache.row_multiple;
+        stored.blocks.b = stored.blocks.b.min(whole.max(cache.row_multiple));
+        let Blocks { b, h, v } = stored.blocks;
+        // A sum of dx is made in one place and kept in another. Of x, w and delta there are two packed forms.
+        let (packed, word) = (cache.packed_bytes(head.dtype), DType::F32.size_bytes());
+        let bytes = [
+            (head.tokens * h, 2 * word + 2 * packed),
+            (h * v, word + 2 * packed),
+            (b * v, word + 2 * packed),
+        ];
+        let bytes: usize = bytes.iter().map(|(elements, bytes)| elements * bytes).sum();
+        (bytes <= cache.stored_bytes).then_some(stored)
     }
 
     /// The same with logits of chunks of rows.
@@ -222,6 +247,7 @@ impl Stored {
     fn check(&self, head: &Head) -> Result<(), HeadError> {
         let (chunk, dx) = match self.kept {
             Kept::InDw { chunk_columns, dx } => (("chunk columns", chunk_columns), dx),
+            Kept::InDwByCores { cores } => (("cores", cores), None),
             Kept::Rows { chunk_rows } => (("chunk rows", chunk_rows), None),
         };
         check_sizes([
@@ -232,7 +258,7 @@ impl Stored {
             ("rows per sub-tile", self.rows_per_sub_tile),
         ])?;
         ProductBlocks::check_dx(dx)?;
-        let is_in_dw = matches!(self.kept, Kept::InDw { .. });
+        let is_in_dw = !matches!(self.kept, Kept::Rows { .. });
         if is_in_dw && Self::row_blocks_in_dw(head, self.blocks) == 0 {
             return Err(HeadError::NoPlaceInDw {
                 rows: self.blocks.b,
@@ -248,204 +274,6 @@ impl Stored {
 const fn least_rows(cache: &Cache) -> usize {
     // Of f32: w for logits and for dx, dw to read and to write. Two operations for each row.
     4 * DType::F32.size_bytes() * cache.operations_per_byte / 2
-}
-
-/// Both passes: from what becomes of the statistics to the gradients.
-pub(crate) struct StoredPasses<'a, E, C> {
-    pub(crate) stored: &'a Stored,
-    pub(crate) forward: ForwardPass<'a, E>,
-    /// The vectors of the coefficients, in the order in which they are declared.
-    pub(crate) backward_vectors: Vec<ArrayId>,
-    /// Declares the coefficients.
-    pub(crate) coefficients: C,
-}
-
-impl<E, C> StoredPasses<'_, E, C>
-where
-    E: FnOnce(&mut PerRow<'_>) -> Ending,
-    C: Fn(&mut PerRow<'_>) -> Coefficients,
-{
-    /// Adds the passes, to outputs `dx`, `dw`, (`dbias`) and what the ending writes.
-    pub(crate) fn add(self, program: &mut Program<HeadKernel>) -> Result<(), HeadError> {
-        self.stored.check(self.forward.head)?;
-        match self.stored.kept {
-            Kept::InDw { chunk_columns, dx } => self.in_dw(program, chunk_columns, dx),
-            Kept::Rows { chunk_rows } => self.by_rows(program, chunk_rows),
-        }
-    }
-
-    fn in_dw(
-        self,
-        program: &mut Program<HeadKernel>,
-        chunk_columns: usize,
-        dx: Option<ProductBlocks>,
-    ) -> Result<(), HeadError> {
-        let ForwardPass {
-            names,
-            head,
-            inputs,
-            ..
-        } = self.forward;
-        let blocks = self.stored.blocks;
-        let [equal, left, overhang] = Chunks::of_columns_once(head, blocks, chunk_columns);
-        let gradients = Gradients::declare(program, head);
-        let plan = self.stored.plan(match dx {
-            None => Split::Rows,
-            Some(_) => Split::Columns,
-        });
-        let column_blocks = head.vocab / blocks.v;
-        let in_dw = InDw::of(head).filter(|_| column_blocks > 0);
-        let of_exponentials = (in_dw == Some(InDw::Exponentials)).then(|| {
-            let mut vector = |name, len| program.array(Role::Temporary, name, DType::F32, [len]);
-            let [references] = ByColumnBlock::new(head, blocks).dims;
-            [
-                vector("references", references),
-                vector("label_logit", head.tokens),
-            ]
-        });
-        let row_blocks = Stored::row_blocks_in_dw(head, blocks);
-        let stored = in_dw.map(|what| Left {
-            store: Store::InDw(what, [row_blocks, column_blocks]),
-            to: gradients.dw,
-            of_exponentials,
-        });
-        self.forward.add_storing(program, plan, stored)?;
-        let cut = StreamingCut {
-            blocks,
-            dx,
-            dw: None,
-            dw_rows: None,
-        };
-        let pass = Streaming::declare(program, names, head, cut, inputs, gradients);
-        let (vectors, coefficients) = (self.backward_vectors, &self.coefficients);
-        // Parts of the rows rarely have a block for each thread.
-        let (first, rest) = RowPart::split_at(head, blocks, row_blocks);
-        let split = rest.map_or(plan.split, |_| Split::Columns);
-        let computed = |part, plan, chunks: Chunks| -> Result<MakeDelta, HeadError> {
-            let kernel = DeltaChunk::new(names.delta, head, plan, part, chunks, coefficients)?;
-            Ok(MakeDelta {
-                kernel: HeadKernel::Delta(Box::new(kernel)),
-                operands: inputs.operands().chain(vectors.clone()).collect(),
-                first: chunks.first(),
-                part,
-            })
-        };
-        let in_dw = in_dw.into_iter();
-        for (in_dw, chunks) in in_dw.flat_map(|what| [(what, equal), (what, left)]) {
-            if chunks.count == 0 {
-                continue;
-            }
-            let cut = Cut::Columns(in_dw, split, first);
-            let kernel = StoredDelta::new(names.delta, head, blocks, cut, chunks, coefficients)?;
-            let operands = vectors.iter().copied();
-            let operands = operands.chain(of_exponentials.into_iter().flatten());
-            let stored = MakeDelta {
-                kernel: HeadKernel::StoredDelta(Box::new(kernel)),
-                operands: operands.chain([gradients.dw]).collect(),
-                first: chunks.first(),
-                part: first,
-            };
-            let rest = rest.map(|part| computed(part, Plan { split, ..plan }, chunks));
-            pass.add(
-                program,
-                chunks,
-                (None, inputs.w),
-                [stored].into_iter().chain(rest.transpose()?),
-            )?;
-        }
-        if overhang.count > 0 {
-            let all = computed(RowPart::All, plan, overhang)?;
-            pass.add(program, overhang, (None, inputs.w), [all])?;
-        }
-        pass.finish(program)
-    }
-
-    fn by_rows(
-        self,
-        program: &mut Program<HeadKernel>,
-        chunk_rows: usize,
-    ) -> Result<(), HeadError> {
-        let ForwardPass {
-            names,
-            head,
-            inputs,
-            ..
-        } = self.forward;
-        let blocks = self.stored.blocks;
-        let chunks = Chunks::of_rows(head, blocks, chunk_rows);
-        let gradients = Gradients::declare(program, head);
-        let stored = ChunkArray::of_rows(head, blocks, chunks);
-        let stored = program.array(Role::Temporary, "logits", stored.dtype, stored.dims);
-        // dw is summed over chunks in f32; a gradient of that type can hold the sum itself.
-        let dw = match head.grad_dtype() {
-            DType::F32 => gradients.dw,
-            _ => {
-                let dims = [head.hidden, head.vocab];
-                program.array(Role::Temporary, "dw_sum", DType::F32, dims)
-            }
-        };
-        let (first, covered) = (chunks.first(), chunks.covered());
-        let plan = self.stored.plan(Split::Rows);
-        let (store, ending) = (Store::Rows(chunks), self.forward.ending);
-        let forward = Forward::new(names.forward, head, plan, Some(store), ending)?;
-        let delta = StoredDelta::new(
-            names.delta,
-            head,
-            blocks,
-            Cut::Rows,
-            chunks,
-            self.coefficients,
-        )?;
-        let make_dx = StoredHiddenGradient::new(names.dx, head, blocks, chunks)?;
-        let make_dw = StoredWeightGradient::new(names.dw, head, blocks, chunks)?;
-        let of_forward = inputs.operands().chain([stored]);
-        let of_forward = of_forward
-            .chain(self.forward.labels)
-            .chain(self.forward.vectors);
-        let mut body = alloc::vec![
-            launch(
-                HeadKernel::Forward(Box::new(forward)),
-                of_forward,
-                [first.clone()],
-            ),
-            launch(
-                HeadKernel::StoredDelta(Box::new(delta)),
-                self.backward_vectors.into_iter().chain([stored, stored]),
-                [first.clone()],
-            ),
-            launch(
-                HeadKernel::StoredHiddenGradient(make_dx),
-                [stored, inputs.w, gradients.dx],
-                [first.clone()],
-            ),
-            launch(
-                HeadKernel::StoredWeightGradient(make_dw),
-                [inputs.x, stored, dw, dw],
-                [first, covered.clone()],
-            ),
-        ];
-        let dbias = match gradients.dbias {
-            None => None,
-            Some(to) => {
-                let dims = [chunks.count, 1, blocks.whole(head)[2]];
-                let from = program.array(Role::Temporary, "dbias_partials", DType::F32, dims);
-                let make_dbias = StoredBiasGradient::new(names.dbias, head, blocks, chunks)?;
-                body.push(launch(
-                    HeadKernel::StoredBiasGradient(make_dbias),
-                    [stored, from],
-                    [Affine::Variable(LoopCounter), covered],
-                ));
-                Some((from, to))
-            }
-        };
-        let count = chunks.count;
-        program.push(Step::Loop { count, body })?;
-        let dw = (dw != gradients.dw).then_some((dw, gradients.dw));
-        for (from, to) in [dw, dbias].into_iter().flatten() {
-            program.push(Step::Gather { from, to })?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

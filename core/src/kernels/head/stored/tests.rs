@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::kernels::head::HeadOptions;
+use crate::program::LoopCounter;
+use crate::spec::Affine;
 
 fn head(dims: [usize; 3], dtype: DType) -> Head {
     Head::new(dims, dtype, None, HeadOptions::default()).unwrap()
@@ -53,22 +55,27 @@ fn logits_are_stored_where_it_pays() {
     let rows = |chunk_rows| Some(Kept::Rows { chunk_rows });
     assert_eq!(f32([2048, 1024, 32768], 1), rows(352));
     assert_eq!(f32([2048, 1024, 32768], 2), rows(704));
-    let in_dw = f32([1024, 1024, 32768], 2);
-    assert!(matches!(in_dw, Some(Kept::InDw { .. })), "{in_dw:?}");
-    let few_fit = f32([2048, 512, 128_256], 2);
-    assert!(matches!(few_fit, Some(Kept::InDw { .. })), "of 512 rows");
+    let by_cores = |cores| Some(Kept::InDwByCores { cores });
+    assert_eq!(f32([1024, 1024, 32768], 2), by_cores(2));
+    assert_eq!(f32([2048, 512, 128_256], 2), by_cores(2), "of 512 rows");
+    let large_dx = f32([4096, 4096, 32768], 2);
+    assert!(
+        matches!(large_dx, Some(Kept::InDw { .. })),
+        "two sums of dx take 256 MiB: {large_dx:?}"
+    );
     assert_eq!(
         f32([8192, 512, 128_256], 2),
         None,
         "of a sixteenth of the rows"
     );
     let bf16 = |tokens| stored([tokens, 64, 512], DType::Bf16, 1);
-    assert!(matches!(bf16(64), Some(Kept::InDw { .. })), "exponentials");
-    assert_eq!(bf16(65), None, "no place in dw");
+    assert_eq!(bf16(64), by_cores(1), "exponentials");
+    assert_eq!(bf16(65), by_cores(1), "of 64 rows");
+    assert_eq!(bf16(513), None, "of less than an eighth of the rows");
     let bf16 = |hidden| stored([2048, hidden, 128_256], DType::Bf16, 2);
-    let one_block = bf16(1024);
-    assert!(matches!(one_block, Some(Kept::InDw { .. })), "of 1024 rows");
-    assert_eq!(bf16(512), None, "no block of 1024 rows");
+    assert_eq!(bf16(1024), by_cores(2), "of 1024 rows");
+    assert_eq!(bf16(512), by_cores(2), "of 512 rows, in blocks of as many");
+    assert_eq!(bf16(31), None, "no block of 32 rows");
 }
 
 #[test]
