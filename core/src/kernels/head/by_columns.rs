@@ -156,7 +156,7 @@ impl ColumnGradients {
         })
     }
 
-    /// Delta of what the forward pass has left of the block, which are whole blocks.
+    /// Delta of what the forward pass has left. It leaves whole blocks of columns, so there is nothing to mask.
     fn delta_of_stored<T: TileOps>(&self, t: &T, stored: &StoredBlocks, column: T::Index) {
         let first_column = column * self.blocks.v as i64;
         let coefficients = &self.coefficients;

@@ -31,7 +31,8 @@ use crate::view::{HbmRef, Rows, RowsRef, SemaphoreRef, Span, StatsRef, TileRef};
 
 /// Grid `(rows, columns, hidden)`. Each step adds one product to a block of logits; on the last
 /// hidden block the block is folded into the running statistics of its rows, and after the last
-/// column block the rows are finished. Where threads share columns, each column block is folded and finished by itself.
+/// column block the rows are finished. Where threads share columns, these come first in the grid, and each column block
+/// is folded and finished by itself.
 #[derive(Clone, Debug)]
 pub struct Forward {
     spec: KernelSpec,
