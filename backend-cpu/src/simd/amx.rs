@@ -188,9 +188,15 @@ macro_rules! load_right {
     };
 }
 
-/// Adds the products of what is loaded. Meanwhile the part of the operand at that pointer is asked for that belongs to
-/// the next group.
+/// Adds the products of what is loaded. Meanwhile the part of the operand at that pointer, if one is given, is asked for
+/// that belongs to the next group.
 macro_rules! add_products {
+    () => {
+        "tdpbf16ps tmm0, tmm4, tmm6
+         tdpbf16ps tmm1, tmm4, tmm7
+         tdpbf16ps tmm2, tmm5, tmm6
+         tdpbf16ps tmm3, tmm5, tmm7"
+    };
     ($operand:literal) => {
         concat!(
             "tdpbf16ps tmm0, tmm4, tmm6\n",
@@ -272,33 +278,27 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             // The last left part meets the first right one, the one before it the first two, and the first all three.
             ".if {split_left}",
             "lea {lhs}, [{lhs} + 2 * {left}]",
+            load_left!(),
+            load_right!(),
+            add_products!("lhs"),
+            "sub {lhs}, {left}",
+            load_left!(),
+            add_products!("lhs"),
+            ".if {split_right}",
+            "add {rhs}, {right}",
+            load_right!(),
+            add_products!("rhs"),
+            "sub {lhs}, {left}",
+            load_left!(),
+            add_products!("lhs"),
+            "add {rhs}, {right}",
+            load_right!(),
+            add_products!("rhs"),
+            "sub {rhs}, {right}",
+            "sub {rhs}, {right}",
+            ".else",
+            "sub {lhs}, {left}",
             ".endif",
-            ".if {split_left} && {split_right}",
-            load_left!(),
-            load_right!(),
-            add_products!("lhs"),
-            "sub {lhs}, {left}",
-            load_left!(),
-            add_products!("lhs"),
-            "add {rhs}, {right}",
-            load_right!(),
-            add_products!("rhs"),
-            "sub {lhs}, {left}",
-            load_left!(),
-            add_products!("lhs"),
-            "add {rhs}, {right}",
-            load_right!(),
-            add_products!("rhs"),
-            "sub {rhs}, {right}",
-            "sub {rhs}, {right}",
-            ".elseif {split_left}",
-            load_left!(),
-            load_right!(),
-            add_products!("lhs"),
-            "sub {lhs}, {left}",
-            load_left!(),
-            add_products!("lhs"),
-            "sub {lhs}, {left}",
             ".elseif {split_right}",
             "lea {rhs}, [{rhs} + 2 * {right}]",
             load_left!(),
@@ -319,10 +319,7 @@ unsafe fn block<const SPLIT_LEFT: bool, const SPLIT_RIGHT: bool>(
             ".if {split_left} || {split_right}",
             add_products!("rhs"),
             ".else",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
+            add_products!(),
             ".endif",
             "prefetcht0 [{next}]",
             "prefetcht0 [{next} + 64]",
@@ -382,10 +379,7 @@ pub(super) unsafe fn peak(iterations: u64) {
             "test {groups}, {groups}",
             "jz 3f",
             "2:",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
+            add_products!(),
             "dec {groups}",
             "jnz 2b",
             "3:",

@@ -14,7 +14,7 @@
 //! A block of `w` is packed once for all rows, by one core, where cores that share rows would each pack all of `w`.
 
 use super::blocks::Blocks;
-use super::chunk::{ChunkArray, WeightColumns};
+use super::chunk::{ChunkArray, WeightColumns, summed};
 use super::dealt::Cores;
 use super::delta::Coefficients;
 use super::exponentials::FromExponentials;
@@ -22,7 +22,7 @@ use super::logits::{Logits, Plan, Position};
 use super::per_row::{PerRow, compute};
 use super::{Head, HeadError, InDw};
 use crate::DType;
-use crate::ops::{Accumulate, Contract, Direction, TileOps};
+use crate::ops::{Contract, Direction, TileOps};
 use crate::program::Kernel;
 use crate::spec::{AxisId, BlockIndex, Blocked, KernelSpec, Semantics, SpecBuilder};
 use crate::view::{ColumnsRef, HbmBlock, HbmRef, SemaphoreRef, Span, Tile, TileRef};
@@ -227,15 +227,10 @@ impl ColumnGradients {
         let (delta, x, w) = (self.delta, self.logits.x, self.logits.w);
         let of_rows = Span::new(t.program_id(self.rows) * b as i64, b);
         let dx = self.dx.tile.rows(of_rows);
-        let sum = |is_first: T::Condition, add: &dyn Fn(Accumulate)| {
-            let is_not = t.not(is_first);
-            t.when(is_first, || add(Accumulate::Overwrite));
-            t.when(is_not, || add(Accumulate::Add));
-        };
-        sum(t.is_first(self.columns), &|accumulate| {
+        summed(t, self.columns, |accumulate| {
             t.matmul(dx, delta, w, Contract::NT, accumulate);
         });
-        sum(t.is_first(self.rows), &|accumulate| {
+        summed(t, self.rows, |accumulate| {
             t.matmul(self.dw.tile, x, delta, Contract::TN, accumulate);
             if let Some((_, dbias)) = self.dbias {
                 t.column_sum(dbias, delta, accumulate);

@@ -136,14 +136,17 @@ impl SummedOutput {
 
     /// Adds this step's term.
     pub(super) fn add<T: TileOps>(&self, t: &T, product: impl Fn(TileRef, Accumulate)) {
-        let first = t.is_first(self.axis);
-        t.when(first, || product(self.sum, Accumulate::Overwrite));
-        let after_first = t.is_after_first(self.axis);
-        t.when(after_first, || product(self.sum, Accumulate::Add));
+        summed(t, self.axis, |accumulate| product(self.sum, accumulate));
         if self.sum != self.out {
             t.when(t.is_last(self.axis), || t.cast(self.out, self.sum));
         }
     }
+}
+
+/// Adds this step's term to a sum whose terms are the steps along an axis.
+pub(super) fn summed<T: TileOps>(t: &T, axis: AxisId, add: impl Fn(Accumulate)) {
+    t.when(t.is_first(axis), || add(Accumulate::Overwrite));
+    t.when(t.is_after_first(axis), || add(Accumulate::Add));
 }
 
 /// Declares an array that a kernel updates in place: a block of it before and after.

@@ -81,6 +81,16 @@ pub(super) enum Store {
     InDw(InDw, [usize; 2]),
 }
 
+impl Store {
+    /// What is left in `dw`, and of how many row blocks and column blocks.
+    pub(super) fn in_dw(self) -> Option<(InDw, [usize; 2])> {
+        match self {
+            Self::InDw(what, counts) => Some((what, counts)),
+            Self::Rows(_) => None,
+        }
+    }
+}
+
 /// What is left of a block, where, and of how many row blocks and column blocks of the grid.
 #[derive(Clone, Copy, Debug)]
 struct StoredLogits {
@@ -175,16 +185,15 @@ impl Forward {
         let mut spec = SpecBuilder::new(name);
         let row_blocks = chunk_rows.map_or(head.tokens.div_ceil(blocks.b), |chunks| chunks.blocks);
         let column_blocks = head.vocab.div_ceil(blocks.v);
-        let mut axis = |rows_or_columns| match rows_or_columns {
-            Split::Rows => spec.axis("rows", row_blocks, Semantics::Parallel),
-            Split::Columns => spec.axis("columns", column_blocks, split.of_columns()),
-        };
-        // Who has a block of columns has it for all rows.
+        let rows = |spec: &mut SpecBuilder| spec.axis("rows", row_blocks, Semantics::Parallel);
+        let columns =
+            |spec: &mut SpecBuilder| spec.axis("columns", column_blocks, split.of_columns());
         let (rows, columns) = match split {
-            Split::Rows => (axis(Split::Rows), axis(Split::Columns)),
+            Split::Rows => (rows(&mut spec), columns(&mut spec)),
+            // Who has a block of columns has it for all rows.
             Split::Columns => {
-                let columns = axis(Split::Columns);
-                (axis(Split::Rows), columns)
+                let columns = columns(&mut spec);
+                (rows(&mut spec), columns)
             }
         };
         let hidden_blocks = head.hidden.div_ceil(blocks.h);

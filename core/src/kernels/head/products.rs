@@ -1,7 +1,7 @@
 //! The two products over a chunk of columns of delta, and the bias gradient.
 
 use super::blocks::{Blocks, ProductBlocks};
-use super::chunk::{ChunkArray, SummedOutput, WeightColumns, updated_array};
+use super::chunk::{ChunkArray, SummedOutput, WeightColumns, summed, updated_array};
 use super::dealt::Chunks;
 use super::logits::{w_window, x_window};
 use super::{Head, HeadError};
@@ -242,11 +242,8 @@ impl Kernel for BiasGradient {
     }
 
     fn body<T: TileOps>(&self, t: &T) {
-        t.when(t.is_first(self.rows), || {
-            t.column_sum(self.dbias, self.delta, Accumulate::Overwrite);
-        });
-        t.when(t.is_after_first(self.rows), || {
-            t.column_sum(self.dbias, self.delta, Accumulate::Add);
+        summed(t, self.rows, |accumulate| {
+            t.column_sum(self.dbias, self.delta, accumulate);
         });
     }
 }

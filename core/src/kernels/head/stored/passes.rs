@@ -67,7 +67,7 @@ where
         });
         let kept = self.left(program, blocks, gradients.dw);
         let of_exponentials = kept.and_then(|kept| kept.of_exponentials);
-        let in_dw = kept.and_then(|_| InDw::of(head));
+        let in_dw = kept.and_then(|kept| kept.store.in_dw());
         let row_blocks = Stored::row_blocks_in_dw(head, blocks);
         self.forward.add_storing(program, plan, kept)?;
         let cut = StreamingCut {
@@ -91,7 +91,7 @@ where
             })
         };
         let in_dw = in_dw.into_iter();
-        for (in_dw, chunks) in in_dw.flat_map(|what| [(what, equal), (what, left)]) {
+        for (in_dw, chunks) in in_dw.flat_map(|(what, _)| [(what, equal), (what, left)]) {
             if chunks.count == 0 {
                 continue;
             }
@@ -143,10 +143,7 @@ where
         };
         let left = self.left(program, blocks, gradients.dw);
         self.forward.add_storing(program, plan, left)?;
-        let stored = left.and_then(|left| match left.store {
-            Store::InDw(what, counts) => Some((what, counts)),
-            Store::Rows(_) => None,
-        });
+        let stored = left.and_then(|left| left.store.in_dw());
         let kernel = ColumnGradients::new(
             names.gradients,
             head,
